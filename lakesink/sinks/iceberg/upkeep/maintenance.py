@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import accumulate, islice, starmap
+from itertools import accumulate, islice, starmap, zip_longest
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
@@ -16,25 +16,14 @@ from lakesink.keys.footers import opener
 from lakesink.keys.work import RunInExecutors
 from lakesink.parquet.filesystem import NewFiles
 from lakesink.settings.table_settings import Effective
+from lakesink.sinks.iceberg.upkeep import reports
 from lakesink.sinks.iceberg.upkeep.choose import MOST_ROWS, Group, Pace
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
 from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink.sinks.iceberg.upkeep.in_executors import rewrite_in_executor
 from lakesink.sinks.iceberg.upkeep.policy import Policy
 from lakesink.sinks.iceberg.upkeep.replacing import Lost, Replacement, answered
-from lakesink.sinks.iceberg.upkeep.reports import (
-    BUDGET,
-    FAILED,
-    NOTHING_DUE,
-    REST,
-    TURN,
-    GroupDone,
-    GroupDue,
-    LeftFile,
-    Plan,
-    Report,
-    after,
-)
+from lakesink.sinks.iceberg.upkeep.reports import GroupDone, GroupDue, LeftFile, Plan, Report, after
 from lakesink.sinks.iceberg.upkeep.rewrite import Rewritten, Work, rewrite
 from lakesink.sinks.iceberg.upkeep.seen import Seen, plan_of
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
@@ -134,21 +123,21 @@ class Maintenance:
         """
         pace, is_limited = self.memory.pace, self.policy.budget is not None
         if is_limited and not self.policy.gate and not pace.is_due():
-            return Report(Health(), Health(), (), (), REST)
+            return Report(Health(), Health(), (), (), reports.REST)
         seen, ended = self.see(), ""
         before = health = seen.health()
         run = _Run(self, seen, progress, self.effects.monotonic_ms(), before)
         try:
             ended = run.all_groups()
-            merged = not is_limited and ended != TURN and run.merge_manifests()
+            merged = not is_limited and ended != reports.TURN and run.merge_manifests()
             if run.done or merged:
                 health = self.see().health()
         except Exception as error:
             if isinstance(error, CancelledError) or not (ended or run.done or run.left):
                 raise
             run.leave([run.seen.table.metadata_location], error)
-            ended, health = FAILED, run.expected
-        if run.done or run.left or ended == NOTHING_DUE:
+            ended, health = reports.FAILED, run.expected
+        if run.done or run.left or ended == reports.NOTHING_DUE:
             pace.note(done=bool(run.done), failed=bool(run.left), min_files=self.policy.min_input_files)
         left = {**run.stays, **self.memory.left, **run.left}
         return Report(before, health, tuple(run.done), tuple(starmap(LeftFile, left.items())), ended)
@@ -194,30 +183,22 @@ class Maintenance:
 
 @dataclass(slots=True)
 class _Run:
-    """One run.
-
-    Attributes:
-        left: Reasons of files that this run does not try again, by path.
-        stays: Reasons of files that were due in the last round and were not tried.
-        due: Groups that this round has not tried.
-        expected: The health after the groups that are done, about.
-        is_lost: True if another writer was quicker than the last try.
-    """
+    """One run. Reasons of files are by path."""
 
     of: Maintenance
     seen: Seen
     progress: Callable[[GroupDone], None]
     began_ms: int
-    expected: Health
+    expected: Health  # after the groups that are done, about
     done: list[GroupDone] = field(default_factory=list)
-    left: dict[str, str] = field(default_factory=dict)
-    stays: Mapping[str, str] = field(default_factory=dict)
-    due: deque[Group] = field(default_factory=deque)
-    is_lost: bool = False
+    left: dict[str, str] = field(default_factory=dict)  # not tried again in this run
+    stays: Mapping[str, str] = field(default_factory=dict)  # due in the last round, and not tried
+    due: deque[Group] = field(default_factory=deque)  # not tried in this round
+    is_lost: bool = False  # the last try, to another writer
 
     def all_groups(self) -> str:
         """Replace groups until none is due; returns why the run ended."""
-        of, ended = self.of, NOTHING_DUE
+        of, ended = self.of, reports.NOTHING_DUE
         for number in range(ROUNDS):
             if number:
                 self.seen = of.see()
@@ -230,15 +211,15 @@ class _Run:
                 rows = accumulate(group.rows for group in islice(self.due, AT_ONCE if is_spread else 1))
                 tries = [self.due.popleft() for _ in range(max(1, sum(one <= ROWS_AT_ONCE for one in rows)))]
                 if not self._is_in_budget(tries[0]):
-                    ended = BUDGET  # a smaller one may be
+                    ended = reports.BUDGET  # a smaller one may be
                     continue
                 self.is_lost = False
-                self._spread(tries) if is_spread else self._rewrite(tries[0])
+                self._replace(tries, of.run_in_executors if is_spread else None)
                 if self.is_lost and self._is_another_at_work():
-                    return TURN
-            if ended == BUDGET:
+                    return reports.TURN
+            if ended == reports.BUDGET:
                 break
-        if ended == BUDGET and not self.done:
+        if ended == reports.BUDGET and not self.done:
             of.memory.pace.hope()
         return ended
 
@@ -246,26 +227,20 @@ class _Run:
         budget, elapsed_ms = self.of.policy.budget, self.of.effects.monotonic_ms() - self.began_ms
         return budget is None or elapsed_ms / 1000 + self.of.memory.pace.seconds(group) <= budget.total_seconds()
 
-    def _rewrite(self, group: Group) -> None:
-        began_ms, io = self.of.effects.monotonic_ms(), self.seen.table.io
-        storage = NewFiles(lambda location: io.new_output(location).create(), io.delete)
-        with self._leaving(group):
-            work = self.seen.work(group, self.of.memory.deletes)
-            done = self._commit(group, work, rewrite(work, opener(self.seen.table), storage), began_ms)
-            self.of.memory.pace.see(group, done.seconds)
-
-    def _spread(self, groups: Sequence[Group]) -> None:
-        """Rewrite groups in executors at the same time, and commit one after the other."""
-        began_ms, works, run = self.of.effects.monotonic_ms(), list[tuple[Group, Work]](), self.of.run_in_executors
-        assert run is not None, "there are executors"
+    def _replace(self, groups: Sequence[Group], run: RunInExecutors | None) -> None:
+        """Rewrite groups, in executors at the same time, and commit one after the other."""
+        of, io, works = self.of, self.seen.table.io, list[tuple[Group, Work]]()
+        began_ms, storage = of.effects.monotonic_ms(), NewFiles(lambda place: io.new_output(place).create(), io.delete)
         for group in groups:
             with self._leaving(group):
-                works.append((group, self.seen.work(group, self.of.memory.deletes)))
+                works.append((group, self.seen.work(group, of.memory.deletes)))
         with self._leaving(Group(tuple(file for group, _ in works for file in group.files))):
-            answers = run(rewrite_in_executor, [work for _, work in works])
-            for (group, work), answer in zip(works, answers, strict=True):
+            answers = [] if run is None else run(rewrite_in_executor, [work for _, work in works])
+            for (group, work), answer in zip_longest(works, answers):
                 with self._leaving(group):
-                    self._commit(group, work, answered(answer, self.seen.table, work), began_ms)
+                    table = self.seen.table
+                    new = answered(answer, table, work) if run else rewrite(work, opener(table), storage)
+                    self._commit(group, work, new, began_ms)
 
     @contextmanager
     def _leaving(self, group: Group) -> Iterator[None]:
@@ -294,7 +269,7 @@ class _Run:
         self.of.effects.emit(failed(".".join(table.name()), len(left), str(error).removeprefix("failed: ")))
         return error.files
 
-    def _commit(self, group: Group, work: Work, new: Rewritten, began_ms: int) -> GroupDone:
+    def _commit(self, group: Group, work: Work, new: Rewritten, began_ms: int) -> None:
         of, seen = self.of, self.seen
         new.check(work)
         of.effects.emit(events.GroupRewritten(of.batch_id))
@@ -314,10 +289,11 @@ class _Run:
             seconds=(of.effects.monotonic_ms() - began_ms) / 1000,
         )
         self.done.append(done)
+        if not of.has_executors:
+            of.memory.pace.see(group, done.seconds)
         numbers = done.files, done.into, done.rows, done.dropped, done.carried
         of.effects.emit(events.GroupReplaced(".".join(seen.table.name()), done.snapshot_id, *numbers))
         self.progress(done)
-        return done
 
     def merge_manifests(self) -> bool:
         """Merge manifests in commits of their own, until no merge is due; true if one was."""
