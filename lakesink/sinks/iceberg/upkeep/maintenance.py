@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, reduce
 from itertools import accumulate, islice, starmap, zip_longest
 
 from pyiceberg.exceptions import CommitFailedException
@@ -108,10 +108,8 @@ class Maintenance:
             SettingsError: `where` is no condition on partitions, or a table property is malformed.
         """
         seen = self.see()
-        groups, left = seen.choose(self.memory.left)
-        expected = health = seen.health()
-        for group in groups:
-            expected = after(expected, group, seen.target_bytes)
+        health, (groups, left) = seen.health(), seen.choose(self.memory.left)
+        expected = reduce(lambda found, group: after(found, group, seen.target_bytes), groups, health)
         due = (GroupDue(seen.partition(one.files[0]), len(one.files), one.bytes, one.rows) for one in groups)
         return Plan(tuple(due), tuple(starmap(LeftFile, left.items())), health, expected)
 
@@ -125,13 +123,12 @@ class Maintenance:
         if is_limited and not self.policy.gate and not pace.is_due():
             return Report(Health(), Health(), (), (), reports.REST)
         seen, ended = self.see(), ""
-        before = health = seen.health()
+        before = seen.health()
         run = _Run(self, seen, progress, self.effects.monotonic_ms(), before)
         try:
             ended = run.all_groups()
             merged = not is_limited and ended != reports.TURN and run.merge_manifests()
-            if run.done or merged:
-                health = self.see().health()
+            health = self.see().health() if run.done or merged else before
         except Exception as error:
             if isinstance(error, CancelledError) or not (ended or run.done or run.left):
                 raise
@@ -153,14 +150,10 @@ class Maintenance:
         most = None if budget is None else self.memory.pace.bytes_in(budget.total_seconds())
         effective = self.effective_of(table.properties)
         plan = plan_of(table, effective, self.batch_id)
-        seen = Seen(table, self.of_head(table), plan, self.policy, effective, most, is_spread=self.has_executors)
+        spreads = self.run_in_executors is not None and budget is None  # a job takes long to start, between batches
+        seen = Seen(table, self.of_head(table), plan, self.policy, effective, most, is_spread=spreads)
         self.memory.see(seen)
         return seen
-
-    @property
-    def has_executors(self) -> bool:
-        """True if executors may rewrite groups. Between two batches, a job would take too long to start."""
-        return self.run_in_executors is not None and self.policy.budget is None
 
     def change_commit(self, seen: Seen) -> ChangeCommit:
         """Commits a change of this table, and merges manifests on the way; all that is due if there is no budget."""
@@ -198,7 +191,7 @@ class _Run:
 
     def all_groups(self) -> str:
         """Replace groups until none is due; returns why the run ended."""
-        of, ended = self.of, reports.NOTHING_DUE
+        of, budget, ended = self.of, self.of.policy.budget, reports.NOTHING_DUE
         for number in range(ROUNDS):
             if number:
                 self.seen = of.see()
@@ -206,11 +199,12 @@ class _Run:
             if not groups:
                 break
             self.due.extend(groups)
-            is_spread = of.has_executors and sum(group.bytes for group in groups) >= EXECUTORS_FROM_BYTES
+            is_spread = self.seen.is_spread and sum(group.bytes for group in groups) >= EXECUTORS_FROM_BYTES
             while self.due:
                 rows = accumulate(group.rows for group in islice(self.due, AT_ONCE if is_spread else 1))
                 tries = [self.due.popleft() for _ in range(max(1, sum(one <= ROWS_AT_ONCE for one in rows)))]
-                if not self._is_in_budget(tries[0]):
+                seconds = (of.effects.monotonic_ms() - self.began_ms) / 1000 + of.memory.pace.seconds(tries[0])
+                if budget is not None and seconds > budget.total_seconds():
                     ended = reports.BUDGET  # a smaller one may be
                     continue
                 self.is_lost = False
@@ -223,14 +217,11 @@ class _Run:
             of.memory.pace.hope()
         return ended
 
-    def _is_in_budget(self, group: Group) -> bool:
-        budget, elapsed_ms = self.of.policy.budget, self.of.effects.monotonic_ms() - self.began_ms
-        return budget is None or elapsed_ms / 1000 + self.of.memory.pace.seconds(group) <= budget.total_seconds()
-
     def _replace(self, groups: Sequence[Group], run: RunInExecutors | None) -> None:
         """Rewrite groups, in executors at the same time, and commit one after the other."""
-        of, io, works = self.of, self.seen.table.io, list[tuple[Group, Work]]()
-        began_ms, storage = of.effects.monotonic_ms(), NewFiles(lambda place: io.new_output(place).create(), io.delete)
+        of, table, works = self.of, self.seen.table, list[tuple[Group, Work]]()
+        storage = NewFiles(lambda location: table.io.new_output(location).create(), table.io.delete)
+        began_ms = of.effects.monotonic_ms()
         for group in groups:
             with self._leaving(group):
                 works.append((group, self.seen.work(group, of.memory.deletes)))
@@ -238,7 +229,6 @@ class _Run:
             answers = [] if run is None else run(rewrite_in_executor, [work for _, work in works])
             for (group, work), answer in zip_longest(works, answers):
                 with self._leaving(group):
-                    table = self.seen.table
                     new = answered(answer, table, work) if run else rewrite(work, opener(table), storage)
                     self._commit(group, work, new, began_ms)
 
@@ -261,8 +251,7 @@ class _Run:
         """Report why these files stay, or those that the error names; returns the reasons of the latter."""
         table = self.seen.table
         if not isinstance(error, Unsuitable):
-            known = {**table.catalog.properties, **table.io.properties}
-            error = Unsuitable(f"failed: {describe(error, known)}")
+            error = Unsuitable(f"failed: {describe(error, {**table.catalog.properties, **table.io.properties})}")
         left = error.files or dict.fromkeys(paths, str(error))
         self.left |= left
         failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed
@@ -289,7 +278,7 @@ class _Run:
             seconds=(of.effects.monotonic_ms() - began_ms) / 1000,
         )
         self.done.append(done)
-        if not of.has_executors:
+        if not seen.is_spread:
             of.memory.pace.see(group, done.seconds)
         numbers = done.files, done.into, done.rows, done.dropped, done.carried
         of.effects.emit(events.GroupReplaced(".".join(seen.table.name()), done.snapshot_id, *numbers))
