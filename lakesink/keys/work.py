@@ -23,10 +23,7 @@ GROUP_ROWS, GROUP_FILES = 5_000_000, 200
 
 Group = tuple[DataFile, ...]
 RunInExecutors = Callable[[Callable[[Any], bytes], Sequence[Any]], Sequence[bytes]]
-"""Applies a picklable function to items in Spark's executors; the results are in the order of the items.
-
-Raises a CancelledError if the query was stopped.
-"""
+"""Applies a picklable function to items in executors, in their order; a CancelledError says that the query stopped."""
 
 
 @dataclass(frozen=True, slots=True)

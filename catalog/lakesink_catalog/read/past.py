@@ -264,8 +264,7 @@ def head_of(table: Table, branch: str) -> int | None:
 
 def check_branch(table: Table, branch: str) -> None:
     """Refuse a branch that the table does not have; every table has main."""
-    refs = table.metadata.refs.items()
-    branches = {MAIN_BRANCH, *(name for name, ref in refs if ref.snapshot_ref_type is SnapshotRefType.BRANCH)}
+    branches = {MAIN_BRANCH, *(name for name in table.metadata.refs if head_of(table, name) is not None)}
     if branch not in branches:
         near, name = did_you_mean(branch, branches), ".".join(table.name())
         raise CatalogError.of("BRANCH_MISSING.looked_for", table=name, branch=branch[:60], near=near)

@@ -1,7 +1,6 @@
 """Rewrites a group in an executor; the driver checks what comes back as it checks the receipts of tasks."""
 
 import json
-from collections.abc import Mapping
 
 import pyarrow as pa
 
@@ -18,18 +17,15 @@ RECEIPT, WHY, FILES, FIRST = b"receipt", b"why", b"files", b"first"
 
 def rewrite_in_executor(work: Work) -> bytes:
     """Rewrite a group: its receipt and the origins of its rows, or the reason why it stays, as an Arrow IPC stream."""
-    plan = work.plan
+    plan, numbers, about = work.plan, pa.nulls(0, pa.int64()), {FIRST: work.files[0].path.encode()}
     try:
         done = rewrite(work, lambda location: open_input(location, plan.file_io, plan.catalog_name))
     except Exception as error:  # noqa: BLE001 - else Spark would end the other groups of the job too
         of_files = error.files if isinstance(error, Unsuitable) else {}
         why = str(error) if isinstance(error, Unsuitable) else f"failed: {describe(error, plan.file_io)}"
-        return _answer(work, pa.nulls(0, pa.int64()), {WHY: why.encode(), FILES: json.dumps(dict(of_files)).encode()})
-    rows = sum(file.record_count for file in done.files)
-    receipt = Receipt(0, rows, tuple(done.files), schema_id=plan.schema_id, premises=plan.premises)
-    return _answer(work, done.origins.numbers_in(done.files), {RECEIPT: encode(receipt)})
-
-
-def _answer(work: Work, numbers: pa.ChunkedArray | pa.Array, about: Mapping[bytes, bytes]) -> bytes:
-    first = {FIRST: work.files[0].path.encode()}
-    return to_bytes(pa.table({"number": numbers}).replace_schema_metadata({**about, **first}))
+        about |= {WHY: why.encode(), FILES: json.dumps(dict(of_files)).encode()}
+    else:
+        rows, numbers = sum(file.record_count for file in done.files), done.origins.numbers_in(done.files)
+        receipt = Receipt(0, rows, tuple(done.files), schema_id=plan.schema_id, premises=plan.premises)
+        about[RECEIPT] = encode(receipt)
+    return to_bytes(pa.table({"number": numbers}).replace_schema_metadata(about))

@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
-from itertools import accumulate, islice, starmap
+from functools import cache, reduce
+from itertools import accumulate, islice, starmap, zip_longest
 
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
@@ -16,25 +16,14 @@ from lakesink.keys.footers import opener
 from lakesink.keys.work import RunInExecutors
 from lakesink.parquet.filesystem import NewFiles
 from lakesink.settings.table_settings import Effective
+from lakesink.sinks.iceberg.upkeep import reports
 from lakesink.sinks.iceberg.upkeep.choose import MOST_ROWS, Group, Pace
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
 from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink.sinks.iceberg.upkeep.in_executors import rewrite_in_executor
 from lakesink.sinks.iceberg.upkeep.policy import Policy
 from lakesink.sinks.iceberg.upkeep.replacing import Lost, Replacement, answered
-from lakesink.sinks.iceberg.upkeep.reports import (
-    BUDGET,
-    FAILED,
-    NOTHING_DUE,
-    REST,
-    TURN,
-    GroupDone,
-    GroupDue,
-    LeftFile,
-    Plan,
-    Report,
-    after,
-)
+from lakesink.sinks.iceberg.upkeep.reports import GroupDone, GroupDue, LeftFile, Plan, Report, after
 from lakesink.sinks.iceberg.upkeep.rewrite import Rewritten, Work, rewrite
 from lakesink.sinks.iceberg.upkeep.seen import Seen, plan_of
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
@@ -119,10 +108,8 @@ class Maintenance:
             SettingsError: `where` is no condition on partitions, or a table property is malformed.
         """
         seen = self.see()
-        groups, left = seen.choose(self.memory.left)
-        expected = health = seen.health()
-        for group in groups:
-            expected = after(expected, group, seen.target_bytes)
+        health, (groups, left) = seen.health(), seen.choose(self.memory.left)
+        expected = reduce(lambda found, group: after(found, group, seen.target_bytes), groups, health)
         due = (GroupDue(seen.partition(one.files[0]), len(one.files), one.bytes, one.rows) for one in groups)
         return Plan(tuple(due), tuple(starmap(LeftFile, left.items())), health, expected)
 
@@ -134,21 +121,21 @@ class Maintenance:
         """
         pace, is_limited = self.memory.pace, self.policy.budget is not None
         if is_limited and not self.policy.gate and not pace.is_due():
-            return Report(Health(), Health(), (), (), REST)
+            return Report(Health(), Health(), (), (), reports.REST)
         seen, ended = self.see(), ""
-        before = health = seen.health()
+        before = seen.health()
         run = _Run(self, seen, progress, self.effects.monotonic_ms(), before)
         try:
             ended = run.all_groups()
-            merged = not is_limited and ended != TURN and run.merge_manifests()
+            merged = not is_limited and ended != reports.TURN and run.merge_manifests()
             if run.done or run.left or merged:
                 health = self.see().health()
         except Exception as error:
             if isinstance(error, CancelledError) or not (ended or run.done or run.left):
                 raise
             run.leave([run.seen.table.metadata_location], error)
-            ended, health = FAILED, run.expected
-        if run.done or run.left or ended == NOTHING_DUE:
+            ended, health = reports.FAILED, run.expected
+        if run.done or run.left or ended == reports.NOTHING_DUE:
             pace.note(done=bool(run.done), failed=bool(run.left), min_files=self.policy.min_input_files)
         there = {run.seen.table.metadata_location, *(file.path for file in run.seen.live.data)}
         reasons = {**run.stays, **self.memory.left, **run.left}
@@ -166,14 +153,10 @@ class Maintenance:
         most = None if budget is None else self.memory.pace.bytes_in(budget.total_seconds())
         effective = self.effective_of(table.properties)
         plan = plan_of(table, effective, self.batch_id)
-        seen = Seen(table, self.of_head(table), plan, self.policy, effective, most, is_spread=self.has_executors)
+        spreads = self.run_in_executors is not None and budget is None  # a job takes long to start, between batches
+        seen = Seen(table, self.of_head(table), plan, self.policy, effective, most, is_spread=spreads)
         self.memory.see(seen)
         return seen
-
-    @property
-    def has_executors(self) -> bool:
-        """True if executors may rewrite groups. Between two batches, a job would take too long to start."""
-        return self.run_in_executors is not None and self.policy.budget is None
 
     def change_commit(self, seen: Seen) -> ChangeCommit:
         """Commits a change of this table, and merges manifests on the way; all that is due if there is no budget."""
@@ -196,30 +179,22 @@ class Maintenance:
 
 @dataclass(slots=True)
 class _Run:
-    """One run.
-
-    Attributes:
-        left: Reasons of files that this run does not try again, by path.
-        stays: Reasons of files that were due in the last round and were not tried.
-        due: Groups that this round has not tried.
-        expected: The health after the groups that are done, about.
-        is_lost: True if another writer was quicker than the last try.
-    """
+    """One run. Reasons of files are by path."""
 
     of: Maintenance
     seen: Seen
     progress: Callable[[GroupDone], None]
     began_ms: int
-    expected: Health
+    expected: Health  # after the groups that are done, about
     done: list[GroupDone] = field(default_factory=list)
-    left: dict[str, str] = field(default_factory=dict)
-    stays: Mapping[str, str] = field(default_factory=dict)
-    due: deque[Group] = field(default_factory=deque)
-    is_lost: bool = False
+    left: dict[str, str] = field(default_factory=dict)  # not tried again in this run
+    stays: Mapping[str, str] = field(default_factory=dict)  # due in the last round, and not tried
+    due: deque[Group] = field(default_factory=deque)  # not tried in this round
+    is_lost: bool = False  # the last try, to another writer
 
     def all_groups(self) -> str:
         """Replace groups until none is due; returns why the run ended."""
-        of, ended = self.of, NOTHING_DUE
+        of, budget, ended = self.of, self.of.policy.budget, reports.NOTHING_DUE
         for number in range(ROUNDS):
             if number:
                 self.seen = of.see()
@@ -227,47 +202,38 @@ class _Run:
             if not groups:
                 break
             self.due.extend(groups)
-            is_spread = of.has_executors and sum(group.bytes for group in groups) >= EXECUTORS_FROM_BYTES
+            is_spread = self.seen.is_spread and sum(group.bytes for group in groups) >= EXECUTORS_FROM_BYTES
             while self.due:
                 rows = accumulate(group.rows for group in islice(self.due, AT_ONCE if is_spread else 1))
                 tries = [self.due.popleft() for _ in range(max(1, sum(one <= ROWS_AT_ONCE for one in rows)))]
-                if not self._is_in_budget(tries[0]):
-                    ended = BUDGET  # a smaller one may be
+                seconds = (of.effects.monotonic_ms() - self.began_ms) / 1000 + of.memory.pace.seconds(tries[0])
+                if budget is not None and seconds > budget.total_seconds():
+                    ended = reports.BUDGET  # a smaller one may be
                     continue
                 self.is_lost = False
-                self._spread(tries) if is_spread else self._rewrite(tries[0])
+                self._replace(tries, of.run_in_executors if is_spread else None)
                 if self.is_lost and self._is_another_at_work():
-                    return TURN
-            if ended == BUDGET:
+                    return reports.TURN
+            if ended == reports.BUDGET:
                 break
-        if ended == BUDGET and not self.done:
+        if ended == reports.BUDGET and not self.done:
             of.memory.pace.hope()
         return ended
 
-    def _is_in_budget(self, group: Group) -> bool:
-        budget, elapsed_ms = self.of.policy.budget, self.of.effects.monotonic_ms() - self.began_ms
-        return budget is None or elapsed_ms / 1000 + self.of.memory.pace.seconds(group) <= budget.total_seconds()
-
-    def _rewrite(self, group: Group) -> None:
-        began_ms, io = self.of.effects.monotonic_ms(), self.seen.table.io
-        storage = NewFiles(lambda location: io.new_output(location).create(), io.delete)
-        with self._leaving(group):
-            work = self.seen.work(group, self.of.memory.deletes)
-            done = self._commit(group, work, rewrite(work, opener(self.seen.table), storage), began_ms)
-            self.of.memory.pace.see(group, done.seconds)
-
-    def _spread(self, groups: Sequence[Group]) -> None:
-        """Rewrite groups in executors at the same time, and commit one after the other."""
-        began_ms, works, run = self.of.effects.monotonic_ms(), list[tuple[Group, Work]](), self.of.run_in_executors
-        assert run is not None, "there are executors"
+    def _replace(self, groups: Sequence[Group], run: RunInExecutors | None) -> None:
+        """Rewrite groups, in executors at the same time, and commit one after the other."""
+        of, table, works = self.of, self.seen.table, list[tuple[Group, Work]]()
+        storage = NewFiles(lambda location: table.io.new_output(location).create(), table.io.delete)
+        began_ms = of.effects.monotonic_ms()
         for group in groups:
             with self._leaving(group):
-                works.append((group, self.seen.work(group, self.of.memory.deletes)))
+                works.append((group, self.seen.work(group, of.memory.deletes)))
         with self._leaving(Group(tuple(file for group, _ in works for file in group.files))):
-            answers = run(rewrite_in_executor, [work for _, work in works])
-            for (group, work), answer in zip(works, answers, strict=True):
+            answers = [] if run is None else run(rewrite_in_executor, [work for _, work in works])
+            for (group, work), answer in zip_longest(works, answers):
                 with self._leaving(group):
-                    self._commit(group, work, answered(answer, self.seen.table, work), began_ms)
+                    new = answered(answer, table, work) if run else rewrite(work, opener(table), storage)
+                    self._commit(group, work, new, began_ms)
 
     @contextmanager
     def _leaving(self, group: Group) -> Iterator[None]:
@@ -288,15 +254,14 @@ class _Run:
         """Report why these files stay, or those that the error names; returns the reasons of the latter."""
         table = self.seen.table
         if not isinstance(error, Unsuitable):
-            known = {**table.catalog.properties, **table.io.properties}
-            error = Unsuitable(f"failed: {describe(error, known)}")
+            error = Unsuitable(f"failed: {describe(error, {**table.catalog.properties, **table.io.properties})}")
         left = error.files or dict.fromkeys(paths, str(error))
         self.left |= left
         failed = events.GroupLost if isinstance(error, Lost) else events.GroupFailed
         self.of.effects.emit(failed(".".join(table.name()), len(left), str(error).removeprefix("failed: ")))
         return error.files
 
-    def _commit(self, group: Group, work: Work, new: Rewritten, began_ms: int) -> GroupDone:
+    def _commit(self, group: Group, work: Work, new: Rewritten, began_ms: int) -> None:
         of, seen = self.of, self.seen
         new.check(work)
         of.effects.emit(events.GroupRewritten(of.batch_id))
@@ -316,10 +281,11 @@ class _Run:
             seconds=(of.effects.monotonic_ms() - began_ms) / 1000,
         )
         self.done.append(done)
+        if not seen.is_spread:
+            of.memory.pace.see(group, done.seconds)
         numbers = done.files, done.into, done.rows, done.dropped, done.carried
         of.effects.emit(events.GroupReplaced(".".join(seen.table.name()), done.snapshot_id, *numbers))
         self.progress(done)
-        return done
 
     def merge_manifests(self) -> bool:
         """Merge manifests in commits of their own, until no merge is due; true if one was."""

@@ -49,9 +49,9 @@ class Lost(Unsuitable):
 
 def deleted_in(table: Table, files: Sequence[LiveFile], live: LiveFiles, known: KnownDeletes) -> Deleted:
     """The deleted positions of these files; raises WriteError for an unreadable delete file."""
-    wanted = applicable(files, live.deletes)
-    for delete in (one for one in live.deletes if one.path in {old.path for old in wanted}):
-        delete.check_parquet()
+    wanted, by_path = applicable(files, live.deletes), {one.path: one for one in live.deletes}
+    for path in {one.path for one in wanted}:
+        by_path[path].check_parquet()
     return read_deleted(wanted, opener(table), known)
 
 

@@ -74,8 +74,7 @@ class Report:
     """What a run did.
 
     Attributes:
-        after: An estimate if an error ended the run; `left` has the error, by the path of the table's metadata.
-        ended: `NOTHING_DUE`, `BUDGET`, `TURN`, `REST` or `FAILED`.
+        ended: `NOTHING_DUE`, `BUDGET`, `TURN`, `REST`, or `FAILED`: `after` is an estimate, and the error in `left`.
     """
 
     before: Health

@@ -244,14 +244,11 @@ def _parts(reader: _Reader, new: DataFiles) -> Iterator[tuple[Partition, pa.Tabl
             continue
         grouping = group(table, new.sources)
         for one, (place, rows) in zip(grouping.groups, grouping.split(grouping.groups), strict=True):
-            of_rows = numbers[one.start : one.start + one.count]
-            if grouping.order is not None:
-                at = grouping.order.slice(one.start, one.count).cast(pa.int64())
-                of_rows = pc.add(at, numbers.start) if isinstance(numbers, range) else numbers.take(at)
-            yield place, rows, of_rows
+            at = numbers if grouping.order is None else numbers.take(grouping.order.cast(pa.int64()))
+            yield place, rows, at[one.start : one.start + one.count]
 
 
-def _numbered(chunks: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, range]]:
+def _numbered(chunks: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.Table, Any]]:
     start = 0
     for chunk in chunks:
         yield pa.Table.from_batches([chunk]), range(start, start := start + len(chunk))

@@ -49,7 +49,6 @@ class Seen:
     """A table and its live files.
 
     Attributes:
-        plan: How new files are written.
         effective: The settings in force.
         most_bytes: Of one group; None for a run without a budget.
         is_spread: True if groups are rewritten at the same time, each in an executor.
@@ -134,13 +133,14 @@ def _partitions_where(table: Table, where: str) -> Callable[[LiveFile], bool]:
         return lambda _: True
     schema, present = table.schema(), {part.source_id for part in table.spec().fields}
     names = ", ".join(sorted(filter(None, map(schema.find_column_name, present))))
+    why = "it is not about partition columns only"
     try:
         condition = parse(where)
         used = extract_field_ids(bind(schema, condition, case_sensitive=True))
     except (ParseException, ValueError, TypeError) as error:
-        raise SettingsError.of("OPTION_INVALID.where", why=describe(error), columns=names) from None
+        why, used = describe(error), set()
     if not used or not used <= present:
-        raise SettingsError.of("OPTION_INVALID.where", why="it is not about partition columns only", columns=names)
+        raise SettingsError.of("OPTION_INVALID.where", why=why, columns=names)
 
     def of_spec(spec: PartitionSpec) -> Callable[[LiveFile], bool]:
         of_schema = schema_for(spec, table.metadata)
@@ -149,7 +149,6 @@ def _partitions_where(table: Table, where: str) -> Callable[[LiveFile], bool]:
         fields = spec.partition_type(of_schema).fields
         projected = inclusive_projection(schema, spec)(condition)
         holds = expression_evaluator(Schema(*fields), projected, case_sensitive=True)
-
         kinds = [cast("PrimitiveType", field.field_type) for field in fields]
 
         def matches(file: LiveFile) -> bool:
