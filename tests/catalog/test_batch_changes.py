@@ -48,7 +48,7 @@ def decided(seen: TableView = SEEN, of: int = 2, **verdict: Any) -> Decision:
 def prepared(**changes: Any) -> PreparedBatch:
     premises = premises_of(TABLE.metadata, 0, [0])
     assert premises is not None
-    return replace(PreparedBatch(UUID, "main", 900, 0, premises, SEEN.entry, "", (), (), 0, 0, 0), **changes)
+    return replace(PreparedBatch(UUID, "main", 900, 0, premises, SEEN.entry, "", (), (), 0, 0, 0, 0), **changes)
 
 
 def ledger(decision: Decision, **changes: Any) -> LedgerEntry:
