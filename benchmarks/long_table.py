@@ -216,6 +216,7 @@ def _prepared(table: Table, snapshot_id: int, files: list[ContentFile]) -> Prepa
         rows=sum(file.record_count for file in files),
         partitions=1,
         begun_ms=table.metadata.last_updated_ms,
+        without_inputs=0,
     )
 
 

@@ -1,15 +1,22 @@
 """What a batch does to its table: the mark, the ledger entry and the tags that its snapshot comes with."""
 
+import uuid
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRef
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.types import LongType, NestedField
 
 from lakesink_catalog.commit.batch_change import CommitOptions, batch_change
 from lakesink_catalog.commit.decision import Decision, check_key, still_usable
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import evolve
+from lakesink_catalog.commit.fence import FencedCommit
+from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.premises import Premises, premises_of
 from lakesink_catalog.commit.prepared import PreparedBatch
@@ -23,7 +30,7 @@ from lakesink_protocol.situation import Situation
 from lakesink_protocol.tags import EveryBatches
 from lakesink_protocol.verdict import Commit
 from testkit.tasks import spec_of, table_in_memory
-from tests.protocol.views import KEY, UUID, batch, chain, entry, view
+from tests.protocol.views import KEY, UUID, batch, chain, entry, mark, view
 
 TABLE = table_in_memory(
     Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "at", LongType()), identifier_field_ids=[1])
@@ -41,7 +48,7 @@ def decided(seen: TableView = SEEN, of: int = 2, **verdict: Any) -> Decision:
 def prepared(**changes: Any) -> PreparedBatch:
     premises = premises_of(TABLE.metadata, 0, [0])
     assert premises is not None
-    return replace(PreparedBatch(UUID, "main", 900, 0, premises, SEEN.entry, "", (), (), 0, 0, 0), **changes)
+    return replace(PreparedBatch(UUID, "main", 900, 0, premises, SEEN.entry, "", (), (), 0, 0, 0, 0), **changes)
 
 
 def ledger(decision: Decision, **changes: Any) -> LedgerEntry:
@@ -162,3 +169,50 @@ def test_the_key_of_changes_is_that_of_the_table_and_of_earlier_batches(
         with pytest.raises(CatalogError, match=why) as error:
             check_key(TABLE, before, keys)
         assert error.value.code == "LAKESINK_KEY_CHANGED"
+
+
+LANDED = entry(batch(2), 3, snapshot_id=900)
+OF_ANOTHER = replace(LANDED, snapshot_id=901)
+
+
+def answer(head: int = 900, ledger: LedgerEntry | None = LANDED, **parents: int | None) -> TableMetadata:
+    """A table whose snapshot 102 has the batch 1; those behind it, with these parents, have the batch 2."""
+    marks = {102: (None, batch(1)), **{int(name[1:]): (parent, batch(2)) for name, parent in parents.items()}}
+    snapshots = [
+        Snapshot(
+            snapshot_id=snapshot_id,
+            parent_snapshot_id=parent,
+            sequence_number=of.batch_id + 1,
+            timestamp_ms=0,
+            manifest_list="none",
+            summary=Summary(Operation.APPEND, **mark(of).to_summary()),
+        )
+        for snapshot_id, (parent, of) in marks.items()
+    ]
+    main = SnapshotRef.model_validate({"snapshot-id": head, "type": "branch"})
+    properties = {} if ledger is None else {KEY.ledger_property: ledger.to_json()}
+    facts = {"snapshots": snapshots, "refs": {"main": main}, "properties": properties, "last_sequence_number": 3}
+    return TABLE.metadata.model_copy(update={**facts, "table_uuid": uuid.UUID(UUID)})
+
+
+@pytest.mark.parametrize(
+    ("found", "leaves_out_parents", "shown"),
+    [
+        (answer(s900=102), False, True),
+        (answer(s900=102), True, True),
+        (answer(s900=None), True, True),
+        (answer(s900=None), False, False),
+        (answer(s900=101), True, False),
+        (answer(102, SEEN.entry), False, False),
+        (answer(102, SEEN.entry, s900=102), False, False),  # the branch stayed
+        (answer(s900=102, ledger=None), False, False),
+        (answer(901, OF_ANOTHER, s900=102, s901=102), False, False),
+    ],
+)
+def test_an_answer_shows_a_batch_by_its_snapshot_on_the_head_and_its_ledger_entry(
+    found: TableMetadata, *, leaves_out_parents: bool, shown: bool
+) -> None:
+    left_out = LeftOut()
+    left_out.parents = leaves_out_parents
+    fence = FencedCommit(lambda: TABLE, KEY, UUID, CommitOptions(), Effects(), left_out=left_out)
+    assert fence.shows(found, decided(), batch(2), prepared()) is shown

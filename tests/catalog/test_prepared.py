@@ -66,6 +66,7 @@ PREPARED = PreparedBatch(
     rows=3,
     partitions=1,
     begun_ms=1_900_000_000_000,
+    without_inputs=0,
 )
 CHANGES = PreparedChanges(
     key_ids=(1,),

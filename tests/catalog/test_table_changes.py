@@ -26,7 +26,7 @@ def live(rows: int, size: int, *partition: bytes, spec_id: int = 0) -> LiveFile:
 def prepared(partitions: int = 2) -> PreparedBatch:
     """Two files of 100 and 20 bytes, with seven rows."""
     files = (("x", 100), ("y", 20))
-    return PreparedBatch("uuid", "main", 1, 0, Premises(Schema(), ()), None, "", (), files, 7, partitions, 0)
+    return PreparedBatch("uuid", "main", 1, 0, Premises(Schema(), ()), None, "", (), files, 7, partitions, 0, 0)
 
 
 def counts(parent: dict[str, Any] | None, **files: Any) -> dict[str, str]:

@@ -42,7 +42,7 @@ def table() -> Table:
 
 
 def prepared() -> PreparedBatch:
-    return PreparedBatch("uuid", "main", 1, 0, Premises(SCHEMA, ()), None, "", (), (), 0, 0, 0, changes=CHANGES)
+    return PreparedBatch("uuid", "main", 1, 0, Premises(SCHEMA, ()), None, "", (), (), 0, 0, 0, 0, changes=CHANGES)
 
 
 ONLY_ONE, SEVERAL = "only the offsets of a stream that reads Kafka itself", "from more than one partition of Kafka"

@@ -87,7 +87,7 @@ class PreparedBatch:
     rows: int
     partitions: int
     begun_ms: int
-    without_inputs: int = 0
+    without_inputs: int
     recovered: bool = False
     quality: Quality = field(default_factory=Quality)
     schema_change: SchemaChange | None = None
