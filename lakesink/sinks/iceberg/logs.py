@@ -67,11 +67,9 @@ class ReportedLog:
     keys_files: KeysFiles | None
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:
-        """See `TableLog.find`."""
         return self.records.find(batch)
 
     def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
-        """See `TableLog.put`."""
         self.records.put(batch, payloads)
         self.effects.emit(events.BatchRecorded(batch.batch_id))
 
