@@ -14,7 +14,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import LongType, NestedField
 
 from lakesink_catalog.commit.fence import FencedCommit
-from lakesink_catalog.commit.prepared import PreparedBatch, matches_manifests, parse_prepared
+from lakesink_catalog.commit.prepared import PreparedBatch
+from lakesink_catalog.commit.recovered import matches_manifests, parse_prepared
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.outcome import Committed

@@ -12,7 +12,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 
 from lakesink_catalog.commit.decision import check_key
-from lakesink_catalog.commit.prepared import matches_keys_files
+from lakesink_catalog.commit.recovered import matches_keys_files
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError, CommitUnresolved
 from lakesink_protocol.ledger import next_entry

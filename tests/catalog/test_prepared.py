@@ -18,9 +18,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, LongType, NestedField
 
 from lakesink_catalog.commit.premises import Premises
-from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, matches_manifests, parse_prepared
+from lakesink_catalog.commit.prepared import PreparedBatch, TableLog
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.record import RECORD_VERSION
+from lakesink_catalog.commit.recovered import matches_manifests, parse_prepared
 from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.manifests.write import ManifestRecord, write_batch_manifests
 from lakesink_protocol.change import Content, ContentFile

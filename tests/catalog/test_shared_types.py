@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, Transform, TruncateTransform, VoidTransform
 from pyiceberg.types import DecimalType, FixedType, IcebergType, LongType, NestedField, UUIDType
 
-from lakesink_catalog.commit.prepared import matches_manifests
+from lakesink_catalog.commit.recovered import matches_manifests
 from lakesink_catalog.manifests.avro import SYNC_BYTES, container, read_header, values, with_inline_types
 from lakesink_catalog.manifests.entries import DATA_FILE, FILE_PATH, PARTITION
 from lakesink_catalog.manifests.lists import manifests_under

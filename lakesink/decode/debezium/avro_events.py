@@ -102,7 +102,6 @@ class AvroEvents:
         return [IN_REST if any(map(is_placeholder, rows)) else REST_NOT_KEPT]
 
     def texts(self, row: str, values: pa.Array, without: Collection[str] = ()) -> Iterator[str]:  # noqa: ARG002 - of the row
-        """See `envelopes.EventReader`."""
         for text in self._reader.texts(values, _OTHERS - {row}):
             [found] = first_members(text, (row,))
             yield found or "null"
@@ -118,11 +117,9 @@ class AvroEvents:
                 self.unknown.add(path[:-1], [(path[-1], written.true_count)])
 
     def reading(self, columns: EventColumns, *, forgives: bool) -> "AvroEvents":
-        """See `envelopes.EventReader`."""
         return replace(self, columns=columns, forgives=forgives, unknown=None)
 
     def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:
-        """See `envelopes.EventReader`."""
         for number, schema, written in self._reader.by_schema(values):
             after = dict(schema.root.fields).get(AFTER) if isinstance(schema.root, Record) else None
             if after is not None:

@@ -84,7 +84,6 @@ class DebeziumDecoder(TaskDecoder):
 
     @property
     def counts(self) -> Tally:
-        """See `TaskDecoder`."""
         return Tally({UNKNOWN_KEYS: self.unknown.count, UNREAD_BEFORE: self.unread})
 
     def _decode(self, batch: pa.RecordBatch) -> RowBatch:
@@ -224,7 +223,6 @@ class RowNews(JsonNews):
         self._by_schema = AvroNews(self.plan, self.struct, self.reader)
 
     def found(self, documents: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
-        """See `lakesink.decode.news_rows.Find`."""
         yield from self._by_schema.found(documents, parsed)
         wrapped = reduce(either, (written for _, _, written in self.reader.by_schema(documents)), None)
         bare = Parsed(parsed.values, but(parsed.misfits, wrapped), but(parsed.rest, wrapped))

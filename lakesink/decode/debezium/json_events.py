@@ -115,7 +115,6 @@ class JsonEvents:
         return replace(found, empty=empty, unreadable=pc.and_not(pc.or_(found.unreadable, texts.is_null()), empty))
 
     def reading(self, columns: envelopes.EventColumns, *, forgives: bool) -> "JsonEvents":
-        """See `envelopes.EventReader`."""
         return replace(self, columns=columns, forgives=forgives, unknown=None)
 
     def by_schema(self, values: pa.Array) -> Iterator[tuple[int, WriterSchema, pa.BooleanArray]]:

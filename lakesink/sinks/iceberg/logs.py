@@ -14,8 +14,9 @@ from lakesink.sinks.iceberg.checked_receipts import is_data_file
 from lakesink_catalog.commit.decision import Decision, still_usable
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.left_out import LeftOut
-from lakesink_catalog.commit.prepared import PreparedBatch, TableLog, matches_keys_files, matches_manifests
+from lakesink_catalog.commit.prepared import PreparedBatch, TableLog
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
+from lakesink_catalog.commit.recovered import matches_keys_files, matches_manifests
 from lakesink_catalog.connect.catalog_failures import translate_storage_errors
 from lakesink_catalog.tables.locations import all_under, data_location, is_under, metadata_location
 from lakesink_protocol import events
@@ -67,11 +68,9 @@ class ReportedLog:
     keys_files: KeysFiles | None
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:
-        """See `TableLog.find`."""
         return self.records.find(batch)
 
     def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
-        """See `TableLog.put`."""
         self.records.put(batch, payloads)
         self.effects.emit(events.BatchRecorded(batch.batch_id))
 

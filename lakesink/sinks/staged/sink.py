@@ -152,7 +152,6 @@ class StagedSink(TwoPhaseCommitSink[StagedTransaction[C], P], Generic[C, P]):
         return StagedTransaction(batch, decision, begun_ms, writer, self._records)
 
     def check_inputs(self, batch: Batch, transaction: StagedTransaction[C]) -> None:
-        """See `TwoPhaseCommitSink.check_inputs`."""
         verdict = transaction.decision.verdict
         assert isinstance(verdict, Commit)
         if batch.missing_inputs and not verdict.without_inputs:
@@ -229,7 +228,6 @@ class _Publication(Generic[C, P]):
     _sent: bool = field(default=False, init=False)
 
     def attempt(self, number: int) -> Outcome | MustBeWrittenAgain | None:
-        """See `Fenced.attempt`."""
         decision = self.sink.decide_on(self.batch, number)
         if not isinstance(decision.verdict, Commit):
             return self._found(decision, number)
@@ -241,12 +239,10 @@ class _Publication(Generic[C, P]):
         return self._committed(commit.number, number)
 
     def look(self, number: int) -> Outcome | None:
-        """See `Fenced.look`."""
         decision = self.sink.decide_on(self.batch, number)
         return None if isinstance(decision.verdict, Commit) else self._found(decision, number)
 
     def unsure(self, number: int, error: Exception) -> str:
-        """See `Fenced.unsure`."""
         if isinstance(error, LakesinkError):
             raise error
         check_sent(error, sent=self._sent)

@@ -112,7 +112,6 @@ class StreamTask(datasource.DataSourceStreamArrowWriter):
     task: PlannedTask
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """See `PlannedTask.run`."""
         return self.task.run(iterator)
 
 
@@ -124,7 +123,6 @@ class BatchTask(datasource.DataSourceArrowWriter):
     committer: bytes = field(repr=False)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """See `PlannedTask.run`."""
         return self.task.run(iterator)
 
     def commit(self, messages: Sequence[datasource.WriterCommitMessage | None]) -> None:

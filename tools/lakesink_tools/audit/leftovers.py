@@ -15,8 +15,8 @@ from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, FSSpecHandl
 from pyiceberg.table import Table
 from pyiceberg.typedef import Properties
 
-from lakesink_catalog.commit.prepared import parse_prepared
 from lakesink_catalog.commit.record import MAX_RECORD_BYTES, parse_record
+from lakesink_catalog.commit.recovered import parse_prepared
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.locations import data_location, metadata_location
 from lakesink_catalog.words import counted
