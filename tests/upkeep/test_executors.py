@@ -9,13 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
 from lakesink.keys.work import from_bytes, to_bytes
+from lakesink.rows.plan import WritePlan
 from lakesink.sinks.iceberg.upkeep import maintenance
 from lakesink.sinks.iceberg.upkeep.choose import Limits, choose
 from lakesink.sinks.iceberg.upkeep.in_executors import FILES, FIRST, RECEIPT, WHY
 from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink.sinks.iceberg.upkeep.seen import plan_of
 from lakesink.spark.spark_errors import QueryStopped
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_protocol import events
@@ -99,10 +102,13 @@ def test_groups_in_executors_are_about_one_new_file_each(tmp_path: Path, monkeyp
 
 
 def test_new_files_are_planned_once_for_a_state_of_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, real, states = in_parts(tmp_path, monkeypatch, spec=BY_PART), maintenance.plan_of, list[int]()
-    monkeypatch.setattr(
-        maintenance, "plan_of", lambda table, *given: states.append(len(table.snapshots())) or real(table, *given)
-    )
+    kept, real, states = in_parts(tmp_path, monkeypatch, spec=BY_PART), plan_of, list[int]()
+
+    def counted(table: Table, *given: Any) -> WritePlan:
+        states.append(len(table.snapshots()))
+        return real(table, *given)
+
+    monkeypatch.setattr(maintenance, "plan_of", counted)
     assert len(run(kept, Executors()).groups) == 3
     assert states == [9, 12, 12]  # of the rounds, and of the figures at the end
 

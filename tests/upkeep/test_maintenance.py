@@ -20,8 +20,10 @@ from lakesink.parquet.files import DataFiles
 from lakesink.sinks.iceberg.upkeep import maintenance
 from lakesink.sinks.iceberg.upkeep import rewrite as rewriting
 from lakesink.sinks.iceberg.upkeep.choose import Group, Limits, choose, sizes
+from lakesink.sinks.iceberg.upkeep.columns import converted
 from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
 from lakesink.sinks.iceberg.upkeep.reports import BUDGET, FAILED, NOTHING_DUE, REST, TURN
+from lakesink.sinks.iceberg.upkeep.seen import plan_of
 from lakesink_catalog.manifests import entries
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.live import LiveFiles
@@ -121,7 +123,7 @@ def test_an_older_specs_file_of_many_partitions_becomes_one_file_of_each(
     """A writer has few files open at once, and the rows of the partitions come in any order."""
     monkeypatch.setattr(rewriting, "CHUNK_BYTES", 4_000)
     monkeypatch.setattr(rewriting, "_AT_ONCE_BYTES", 4_000)
-    real = maintenance.plan_of
+    real = plan_of
     monkeypatch.setattr(maintenance, "plan_of", lambda *given: replace(real(*given), open_files=4))
     kept = Kept.make(tmp_path)
     ids = random.Random(order).sample(range(3_000), 3_000)
@@ -133,7 +135,8 @@ def test_an_older_specs_file_of_many_partitions_becomes_one_file_of_each(
     kept.before_commit = [lambda: kept.delete(lambda row: row["id"] % 7 == 0)]
     [done] = kept.maintenance().run().groups
     assert (done.into, done.carried) == (30, 429)
-    live = duckdb.sql(f"from read_parquet({[local(one.path) for one in kept.live().data]!r}) order by id").fetchall()
+    paths = [local(one.path) for one in kept.live().data]
+    live = duckdb.execute("from read_parquet($1) order by id", [paths]).fetchall()
     assert live == [(one, f"p{one % 30}", "value") for one in range(3_000)]
     assert [row["id"] for row in kept.table.scan().to_arrow().sort_by("id").to_pylist()] == [
         one for one in range(3_000) if one % 7
@@ -339,7 +342,7 @@ def test_a_proof_that_fails_keeps_the_files(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_file_whose_values_are_read_as_null_stays_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept, real = of_files(tmp_path), rewriting.converted
+    kept, real = of_files(tmp_path), converted
     before, [bad] = kept.rows(), [file.path for file in kept.live().data if file.sequence_number == 2]
 
     def misread(batch: pa.RecordBatch, *given: Any) -> pa.RecordBatch:

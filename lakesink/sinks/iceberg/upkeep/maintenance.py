@@ -128,8 +128,7 @@ class Maintenance:
         try:
             ended = run.all_groups()
             merged = not is_limited and ended != reports.TURN and run.merge_manifests()
-            if run.done or run.left or merged:
-                health = self.see().health()
+            health = self.see().health() if run.done or run.left or merged else before
         except Exception as error:
             if isinstance(error, CancelledError) or not (ended or run.done or run.left):
                 raise
