@@ -244,15 +244,15 @@ def test_what_changes_nothing_writes_nothing(caching: CachingSqlCatalog, table: 
 
 @given(st.lists(st.lists(changes, min_size=1, max_size=4).map(tuple), max_size=8), st.booleans())
 def test_the_spliced_text_is_the_metadatas_own(commits: list[tuple[TableUpdate, ...]], exclude_none: bool) -> None:  # noqa: FBT001 - Hypothesis gives it
-    snapshots_json = NONE_KNOWN
-    metadata = empty_metadata().model_copy(update={"properties": {"odd": '"snapshots":[]'}})
+    history = NONE_KNOWN
+    metadata = empty_metadata().model_copy(update={"properties": {"odd": '"snapshots":[],"snapshot-log":[]'}})
     for updates in commits:
         try:
             metadata = updated_metadata(metadata, updates, "file:///1.metadata.json")
         except (KeyError, ValueError):
             continue
-        snapshots_json = snapshots_json.extended_to(metadata.snapshots, exclude_none=exclude_none)
-        found = b"".join(metadata_json(metadata, snapshots_json, exclude_none=exclude_none)).decode()
+        history = history.extended_to(metadata, exclude_none=exclude_none)
+        found = b"".join(metadata_json(metadata, history, exclude_none=exclude_none)).decode()
         assert found == metadata.model_dump_json(exclude_none=exclude_none)
 
 

@@ -17,7 +17,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.types import StringType
 
-from lakesink_catalog.connect.caching_sql import NONE_KNOWN, PIECE_BYTES, CachingSqlCatalog, SnapshotsJson, grown
+from lakesink_catalog.connect.caching_sql import PIECE_BYTES, CachingSqlCatalog, ListJson, grown
 from testkit.builders import Lake, Stream
 from tests.catalog.test_caching_sql import empty_metadata
 
@@ -123,8 +123,8 @@ def document(*snapshots: Snapshot, last: str = "") -> bytes:
 FIRST, SECOND, THIRD = map(a_snapshot, (1, 2, 3))
 
 
-def known(*snapshots: Snapshot) -> SnapshotsJson:
-    return NONE_KNOWN.extended_to(snapshots, exclude_none=True)
+def known(*snapshots: Snapshot) -> ListJson:
+    return ListJson().extended_to(snapshots, exclude_none=True)
 
 
 @pytest.mark.parametrize("of_file", [(FIRST, SECOND), (FIRST, SECOND, THIRD)])
@@ -188,7 +188,7 @@ def test_an_error_behind_known_snapshots_is_pyicebergs(catalogs: list[SqlCatalog
 
 def test_pieces_are_shared_from_commit_to_commit_and_none_is_much_larger_than_another() -> None:
     snapshots = [a_snapshot(number) for number in range(1, 9000)]
-    before = NONE_KNOWN.extended_to(snapshots[:6000], exclude_none=True)
+    before = ListJson().extended_to(snapshots[:6000], exclude_none=True)
     after = before.extended_to(snapshots, exclude_none=True)
     whole = ",".join(one.model_dump_json(exclude_none=True) for one in snapshots).encode()
     assert b",".join(after.pieces) == whole
@@ -200,8 +200,8 @@ def test_pieces_are_shared_from_commit_to_commit_and_none_is_much_larger_than_an
 def test_the_text_of_other_snapshots_is_not_taken() -> None:
     """Expired in between, or of a table that was made anew under the name."""
     first, second = (a_snapshot(number) for number in (10, 11))
-    both = NONE_KNOWN.extended_to([first, second], exclude_none=True)
+    both = ListJson().extended_to([first, second], exclude_none=True)
     twin = first.model_copy()
     for other in ([second], [first], [second, first], [twin, second], []):
-        found, anew = both.extended_to(other, exclude_none=True), NONE_KNOWN.extended_to(other, exclude_none=True)
+        found, anew = both.extended_to(other, exclude_none=True), ListJson().extended_to(other, exclude_none=True)
         assert found.pieces == anew.pieces

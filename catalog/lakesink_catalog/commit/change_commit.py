@@ -15,6 +15,7 @@ from lakesink_catalog.commit.old_metadata import delete_old_metadata
 from lakesink_catalog.commit.outcomes import is_final
 from lakesink_catalog.commit.request import Merge, build_request, snapshot_time_ms, unmerged
 from lakesink_catalog.commit.table_change import Change
+from lakesink_catalog.snapshots import snapshots_by_id
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.events import ChangeUnknown
 from lakesink_protocol.fence import GivenUp, Unseen, check_sent, fenced
@@ -108,7 +109,7 @@ class _Attempts:
         return trouble
 
     def _shows(self, table: Table) -> bool:
-        return table.metadata.snapshot_by_id(self.snapshot_id) is not None and self.is_done(table)
+        return snapshots_by_id(table.metadata).get(self.snapshot_id) is not None and self.is_done(table)
 
     def _applied(self, table: Table) -> Applied:
         if self._on is not None:

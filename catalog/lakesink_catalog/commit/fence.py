@@ -34,6 +34,7 @@ from lakesink_catalog.connect.turns import TakesTurns
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory
 from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_catalog.read.view import check_tag_name, view_metadata, view_table
+from lakesink_catalog.snapshots import snapshots_by_id
 from lakesink_protocol import events
 from lakesink_protocol.change import ContentFile, SchemaChange
 from lakesink_protocol.errors import BatchRefused, CatalogError
@@ -232,7 +233,7 @@ class FencedCommit:
         change = prepared.schema_change
         assert change is not None
         self.effects.emit(events.SchemaEvolved(batch_id, name, change.in_words))
-        snapshot = after.snapshot_by_id(prepared.snapshot_id)
+        snapshot = snapshots_by_id(after).get(prepared.snapshot_id)
         found = [one for one in after.schemas if snapshot is not None and one.schema_id == snapshot.schema_id]
         if found != [schema]:
             self.effects.emit(events.SchemaIdTaken(batch_id, name, prepared.snapshot_id))
@@ -251,7 +252,7 @@ class FencedCommit:
 
         The parent may be missing on a catalog that leaves parents out, as the table itself has shown in this run.
         """
-        snapshot = metadata.snapshot_by_id(prepared.snapshot_id)
+        snapshot = snapshots_by_id(metadata).get(prepared.snapshot_id)
         parents = {decision.situation.view.head} | ({None} if self.left_out.parents else set())
         if snapshot is None or snapshot.parent_snapshot_id not in parents:
             return False
@@ -310,7 +311,7 @@ class _Attempts:
         if not fence.shows(metadata, decision, batch, prepared):
             emit(events.CommitNotShown(batch.batch_id, number))
             self._branch_stayed = self._is_ignored(view_metadata(metadata, decision.table.io, fence.key))
-            self._parent_missed = self._lacks_parent(metadata.snapshot_by_id(prepared.snapshot_id))
+            self._parent_missed = self._lacks_parent(snapshots_by_id(metadata).get(prepared.snapshot_id))
             return None
         emit(events.CommitShown(batch.batch_id))
         fence.tell(decision, metadata, prepared.snapshot_id)

@@ -18,6 +18,7 @@ from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.lists import manifests_under, write_list
 from lakesink_catalog.manifests.rewriting import DeleteChange, FileChange
+from lakesink_catalog.snapshots import snapshots_by_id
 from lakesink_protocol.change import SCHEMA_CHANGE
 from lakesink_protocol.events import ClockBehind, Listener
 
@@ -61,7 +62,7 @@ def build_request(
         CommitFailedException: A file of the head that should end cannot: its manifest cannot be rewritten.
     """
     evolved = evolve(table, change.schema_change)
-    parent = table.metadata.snapshot_by_id(change.head) if change.head is not None else None
+    parent = snapshots_by_id(table.metadata).get(change.head) if change.head is not None else None
     under = manifests_under(table.io, parent)
     touched = {file.manifest_path for file in change.ended}
     data = FileChange(ManifestContent.DATA, change.added, change.ended, change.snapshot_id).write(

@@ -2,11 +2,10 @@
 
 A metadata file never changes. Its parsed content stays valid as long as the table's row names the file. PyIceberg
 copies every snapshot to add one. This module applies PyIceberg's rules to metadata that has only the snapshots of the
-updates. Then it adds the other snapshots again, unchanged, as objects and as JSON. The remaining cost of history is one
-file to write. Tables of format versions that lakesink does not write use PyIceberg's own code.
+updates. Then it adds the other snapshots and their log again, unchanged, as objects and as JSON. The remaining cost of
+history is one file to write. Tables of format versions that lakesink does not write use PyIceberg's own code.
 """
 
-import operator
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from pyiceberg.io import OutputFile
 from pyiceberg.serializers import NOOP_COMPRESSOR, Compressor, FromInputFile
 from pyiceberg.table import CommitTableResponse, Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
-from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.table.update import (
     AddSchemaUpdate,
     AddSnapshotUpdate,
@@ -43,6 +41,7 @@ from sqlalchemy.exc import DBAPIError
 from lakesink_catalog.connect.catalog_failures import METADATA_UNREADABLE
 from lakesink_catalog.connect.kinds import READING
 from lakesink_catalog.connect.turns import TakesTurns, Turns
+from lakesink_catalog.snapshots import begins_with, snapshots_by_id
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 PIECE_BYTES = 256 * 1024
@@ -50,26 +49,33 @@ _KEY, _ARRAY = b'"snapshots"', b'"snapshots":['
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotsJson:
-    """Snapshots of one metadata file and their JSON, in pieces that consecutive metadata files share.
+class ListJson:
+    """A list of one metadata file and its JSON, in pieces that consecutive metadata files share.
 
     A metadata file repeats all snapshots of the one before it, and nearly always byte by byte. So the writer converts
     only new snapshots to JSON, and the reader of a file that another process wrote parses only new ones.
 
     Attributes:
-        pieces: The JSON of some snapshots, joined by commas. The writer puts a comma between two pieces.
+        pieces: The JSON of some elements, joined by commas. The writer puts a comma between two pieces.
     """
 
-    snapshots: Sequence[Snapshot] = ()
+    elements: Sequence[BaseModel] = ()
     pieces: tuple[bytes, ...] = ()
 
-    def extended_to(self, snapshots: Sequence[Snapshot], *, exclude_none: bool) -> "SnapshotsJson":
-        """The JSON of `snapshots`. If they begin with the current ones, only the new ones are converted."""
-        count = len(self.snapshots)
-        same = count <= len(snapshots) and all(map(operator.is_, self.snapshots, snapshots))
-        known, new = (self.pieces, snapshots[count:]) if same else ((), snapshots)
+    def extended_to(self, elements: Sequence[BaseModel], *, exclude_none: bool) -> "ListJson":
+        """The JSON of `elements`. If they begin with the current ones, only the new ones are converted."""
+        same = begins_with(elements, self.elements)
+        known, new = (self.pieces, elements[len(self.elements) :]) if same else ((), elements)
         texts = (one.model_dump_json(exclude_none=exclude_none).encode() for one in new)
-        return SnapshotsJson(snapshots, tuple(_pieces(known, texts)))
+        return ListJson(elements, tuple(_pieces(known, texts)))
+
+    @property
+    def text(self) -> Iterator[bytes]:
+        """The JSON of all elements."""
+        for number, piece in enumerate(self.pieces):
+            if number:
+                yield b","
+            yield piece
 
     def end_in(self, data: bytes, start: int) -> int | None:
         """The end of this JSON in `data`, if it is there at `start`."""
@@ -82,10 +88,25 @@ class SnapshotsJson:
         return at
 
 
-NONE_KNOWN = SnapshotsJson()
+@dataclass(frozen=True, slots=True)
+class HistoryJson:
+    """What grows in a metadata file with each commit."""
+
+    snapshots: ListJson = ListJson()
+    log: ListJson = ListJson()
+
+    def extended_to(self, metadata: TableMetadata, *, exclude_none: bool) -> "HistoryJson":
+        """See `ListJson`."""
+        return HistoryJson(
+            self.snapshots.extended_to(metadata.snapshots, exclude_none=exclude_none),
+            self.log.extended_to(metadata.snapshot_log, exclude_none=exclude_none),
+        )
 
 
-def grown(data: bytes, known: SnapshotsJson) -> TableMetadata | None:
+NONE_KNOWN = HistoryJson()
+
+
+def grown(data: bytes, known: ListJson) -> TableMetadata | None:
     """The metadata in a file whose snapshots begin with the known ones; None if they do not.
 
     The known ones are taken over as they are, because their bytes are the same. An error of PyIceberg is raised.
@@ -97,7 +118,7 @@ def grown(data: bytes, known: SnapshotsJson) -> TableMetadata | None:
     rest = data[:start] + data[end:].removeprefix(b",")
     metadata = TableMetadataUtil.parse_raw(rest.decode())
     share_fields_sets([*metadata.snapshots, *(one.summary for one in metadata.snapshots)])
-    return metadata.model_copy(update={"snapshots": [*known.snapshots, *metadata.snapshots]})
+    return metadata.model_copy(update={"snapshots": [*known.elements, *metadata.snapshots]})
 
 
 def _pieces(known: Sequence[bytes], texts: Iterable[bytes]) -> Iterator[bytes]:
@@ -135,7 +156,7 @@ _KNOWN_UPDATES = (
 )
 """Kinds of updates that read only the snapshots that they name."""
 
-_NO_SNAPSHOTS = '"snapshots":[]'
+_NO_SNAPSHOTS, _NO_LOG = '"snapshots":[]', '"snapshot-log":[]'
 _VERSION = re.compile(r"(\d+)-.*\.metadata\.json")
 _WITH_UUID = re.compile(r"/\d+-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\.gz)?\.metadata\.json$")
 
@@ -215,7 +236,7 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
         after = Table(current.name(), metadata, current.metadata_location, current.io, current.catalog)
         location = after.location_provider().new_table_metadata_file_location(int(found[1]) + 1 if found else 0)
         cached = self._cached.get(name)
-        known = cached.snapshots_json if cached is not None else NONE_KNOWN
+        known = cached.json if cached is not None else NONE_KNOWN
         written = write_metadata(metadata, known, current.io.new_output(location))
         self._swap(name, current.metadata_location, location)
         self._cached[name] = CachedMetadata(location, metadata, written)
@@ -223,12 +244,12 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
 
     def _grown(self, before: "CachedMetadata | None", location: str | None) -> "CachedMetadata | None":
         """What another process wrote, if it has all snapshots of before: these are not parsed again."""
-        if before is None or location is None or not before.snapshots_json.pieces:
+        if before is None or location is None or not before.json.snapshots.pieces:
             return None
         with _naming(location), self._load_file_io(location=location).new_input(location).open() as stream:
             data = Compressor.get_compressor(location).stream_decompressor(stream).read()
-            metadata = grown(data, before.snapshots_json)
-        return None if metadata is None else CachedMetadata(location, metadata, before.snapshots_json)
+            metadata = grown(data, before.json.snapshots)
+        return None if metadata is None else CachedMetadata(location, metadata, before.json)
 
     def _swap(self, name: Identifier, before: str, after: str) -> None:
         swap = update(IcebergTables).where(*self._row(name), IcebergTables.metadata_location == before)
@@ -248,11 +269,11 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
 
 @dataclass(frozen=True, slots=True)
 class CachedMetadata:
-    """A metadata file that this process read or wrote, with the JSON of its snapshots that was already created."""
+    """A metadata file that this process read or wrote, with the JSON of its history that was already created."""
 
     location: str
     metadata: TableMetadata
-    snapshots_json: SnapshotsJson = NONE_KNOWN
+    json: HistoryJson = NONE_KNOWN
 
     def copy_for_caller(self) -> TableMetadata:
         """A copy with its own properties and refs, because callers may change them. The other parts are shared."""
@@ -260,34 +281,34 @@ class CachedMetadata:
         return self.metadata.model_copy(update=own)
 
 
-def metadata_json(metadata: TableMetadata, snapshots: SnapshotsJson, *, exclude_none: bool) -> Iterator[bytes]:
-    """The text of `metadata.model_dump_json`, in pieces; `snapshots` are its own."""
-    rest = metadata.model_copy(update={"snapshots": []}).model_dump_json(exclude_none=exclude_none)
-    before, after = rest.split(_NO_SNAPSHOTS, 1)  # in a string, its quotes would be escaped
+def metadata_json(metadata: TableMetadata, history: HistoryJson, *, exclude_none: bool) -> Iterator[bytes]:
+    """The text of `metadata.model_dump_json`, in pieces; `history` is its own."""
+    rest = metadata.model_copy(update={"snapshots": [], "snapshot_log": []}).model_dump_json(exclude_none=exclude_none)
+    before, rest = rest.split(_NO_SNAPSHOTS, 1)  # in a string, its quotes would be escaped
+    between, after = rest.split(_NO_LOG, 1)
     yield f'{before}"snapshots":['.encode()
-    for number, piece in enumerate(snapshots.pieces):
-        if number:
-            yield b","
-        yield piece
+    yield from history.snapshots.text
+    yield f']{between}"snapshot-log":['.encode()
+    yield from history.log.text
     yield f"]{after}".encode()
 
 
-def write_metadata(metadata: TableMetadata, known: SnapshotsJson, output: OutputFile) -> SnapshotsJson:
+def write_metadata(metadata: TableMetadata, known: HistoryJson, output: OutputFile) -> HistoryJson:
     """Write a new metadata file, as PyIceberg's `ToOutputFile` does; raises FileExistsError if the file exists.
 
     It is written in pieces, without a complete copy in memory. A write call of two megabytes or more was several times
-    slower on ext4. `known` is the JSON of an earlier file's snapshots; returns that of this file's.
+    slower on ext4. `known` is the JSON of an earlier file's history; returns that of this file's.
     """
     exclude_none = not Config().get_bool("legacy-current-snapshot-id")
-    snapshots = known.extended_to(metadata.snapshots, exclude_none=exclude_none)
-    pieces = metadata_json(metadata, snapshots, exclude_none=exclude_none)
+    history = known.extended_to(metadata, exclude_none=exclude_none)
+    pieces = metadata_json(metadata, history, exclude_none=exclude_none)
     compressor = Compressor.get_compressor(output.location)
     if compressor is not NOOP_COMPRESSOR:
         pieces = iter([compressor.bytes_compressor()(b"".join(pieces))])
     with output.create() as stream:
         for piece in pieces:
             stream.write(piece)
-    return snapshots
+    return history
 
 
 @contextmanager
@@ -303,7 +324,8 @@ def updated_metadata(base: TableMetadata, updates: tuple[TableUpdate, ...], loca
     """The metadata after updates of the kinds in `_KNOWN_UPDATES`; it shares all snapshots with `base`."""
     named = {one.snapshot_id for one in updates if isinstance(one, SetSnapshotRefUpdate)}
     named |= {one.snapshot.snapshot_id for one in updates if isinstance(one, AddSnapshotUpdate)}
-    kept = [snapshot for snapshot in base.snapshots if snapshot.snapshot_id in named]
+    there = snapshots_by_id(base)
+    kept = [there[one] for one in sorted(named) if one in there]
     slim = base.model_copy(update={"snapshots": kept, "snapshot_log": [], "metadata_log": []})
     after = update_table_metadata(slim, updates, metadata_location=location)
     added = after.snapshots[len(kept) :]

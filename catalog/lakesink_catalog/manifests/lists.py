@@ -26,6 +26,7 @@ from lakesink_catalog.manifests.avro import container, each_value, parsed_schema
 from lakesink_catalog.manifests.avro_skips import Skip, skipper
 from lakesink_catalog.manifests.avro_values import Malformed, Read, encode_bytes, encode_long, reader
 from lakesink_catalog.manifests.write import UNASSIGNED_SEQUENCE, codec_of, new_metadata_file
+from lakesink_catalog.snapshots import snapshots_by_id
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import redact
 
@@ -76,7 +77,7 @@ def write_list(
 
     A manifest without a sequence number gets that of the commit, whose snapshot must have added it.
     """
-    parent = None if parent_id is None else table.metadata.snapshot_by_id(parent_id)
+    parent = None if parent_id is None else snapshots_by_id(table.metadata).get(parent_id)
     entries = [
         manifest.encoded
         if isinstance(manifest, ListedManifest)

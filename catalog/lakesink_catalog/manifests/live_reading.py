@@ -18,6 +18,7 @@ from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_entries import LiveEntries, Origin, live_entries
 from lakesink_catalog.manifests.partitions import Kind, kinds_of, promoted, schema_for
+from lakesink_catalog.snapshots import snapshots_by_id
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.redact import redact
@@ -73,7 +74,7 @@ def live_files(
         CatalogError: EQUALITY_DELETES if there are any and `equality` is False; MANIFEST_UNREADABLE if a manifest
             cannot be read exactly.
     """
-    snapshot = None if head is None else table.metadata.snapshot_by_id(head)
+    snapshot = None if head is None else snapshots_by_id(table.metadata).get(head)
     wanted = frozenset(bounds_of)
     of_specs = {spec_id: _present_kinds(table, spec) for spec_id, spec in table.specs().items()}
     listed = manifests_under(table.io, snapshot)

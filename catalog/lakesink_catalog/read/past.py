@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
+from lakesink_catalog.snapshots import snapshots_by_id
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.iceberg_spark_sink import epoch_of
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
@@ -230,7 +231,7 @@ class Retained:
 
 def retained(table: Table) -> Retained:
     """Read the summary of every snapshot, once."""
-    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    snapshots = snapshots_by_id(table.metadata)
 
     @cache
     def under(branch: str) -> tuple[frozenset[int], int]:

@@ -12,6 +12,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink_catalog.read.earlier import Versions
+from lakesink_catalog.snapshots import snapshots_by_id
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
 from lakesink_protocol.ledger import LARGEST_NUMBER, EntryUnreadable, LedgerEntry, TableView, parse_entry
@@ -40,7 +41,7 @@ def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableVie
         head=head,
         entry=entry,
         entry_damage=damage,
-        snapshots={snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots},
+        snapshots=snapshots_by_id(metadata),
         tag_snapshot_id=tag.snapshot_id if tag else None,
         last_sequence_number=getattr(metadata, "last_sequence_number", 0),  # version 1 has none
         branch_contains=partial(_branch_contains, metadata, io, head),
@@ -50,7 +51,7 @@ def view_metadata(metadata: TableMetadata, io: FileIO, key: SinkKey) -> TableVie
 
 def view_refs(table: Table) -> Refs:
     """Branches and tags of a table, in the form that audit tags need."""
-    snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
+    snapshots = snapshots_by_id(table.metadata)
     return {
         name: snapshots.get(ref.snapshot_id) if ref.snapshot_ref_type is SnapshotRefType.TAG else None
         for name, ref in table.metadata.refs.items()

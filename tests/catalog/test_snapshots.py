@@ -1,0 +1,64 @@
+"""The snapshots of a table by id, beside PyIceberg's own search."""
+
+import random
+
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import LongType, NestedField
+
+from lakesink_catalog.snapshots import snapshots_by_id
+from testkit.tasks import table_in_memory
+
+SCHEMA = Schema(NestedField(1, "id", LongType()))
+
+
+def metadata_of(found: list[Snapshot]) -> TableMetadata:
+    return table_in_memory(SCHEMA).metadata.model_copy(update={"snapshots": found})
+
+
+def a_snapshot(number: int) -> Snapshot:
+    return Snapshot(snapshot_id=number, timestamp_ms=number, manifest_list=f"file:///{number}.avro")
+
+
+def test_each_state_of_each_table_has_its_own_snapshots_by_id() -> None:
+    """Tables grow, lose snapshots and get others with the ids of lost ones, as after a drop of the table."""
+    chance = random.Random(4)
+    tables: list[list[Snapshot]] = [[], [], []]
+    for _ in range(600):
+        at = chance.randrange(3)
+        old = tables[at]
+        match chance.randrange(8):
+            case 0:
+                tables[at] = [one for one in old if chance.random() < 0.7]
+            case 1:
+                tables[at] = [
+                    one.model_copy(update={"timestamp_ms": 0}) if chance.random() < 0.3 else one for one in old
+                ]
+            case 2:
+                tables[at] = list(tables[chance.randrange(3)])
+            case _:
+                tables[at] = [*old, a_snapshot(len(old))] if len(old) not in {one.snapshot_id for one in old} else old
+        metadata = metadata_of(tables[chance.randrange(3)])
+        found = snapshots_by_id(metadata)
+        assert list(found) == [one.snapshot_id for one in metadata.snapshots]
+        assert all(found[one.snapshot_id] is one for one in metadata.snapshots)
+
+
+def test_only_new_snapshots_of_a_known_table_are_read() -> None:
+    class Read(Snapshot):
+        def __getattribute__(self, name: str) -> object:
+            if name == "snapshot_id":
+                reads.append(name)
+            return super().__getattribute__(name)
+
+    reads: list[str] = []
+    history: list[Snapshot] = [
+        Read(snapshot_id=number, timestamp_ms=1, manifest_list="file:///a.avro") for number in range(500)
+    ]
+    snapshots_by_id(metadata_of(history))
+    reads.clear()
+    longer = metadata_of([*history, a_snapshot(500)])
+    assert len(snapshots_by_id(longer)) == 501
+    assert snapshots_by_id(longer.model_copy()) is snapshots_by_id(longer)
+    assert reads == []
