@@ -7,7 +7,7 @@ from pyiceberg.table import Table
 
 from lakesink.keys.deleted_rows import Deleted
 from lakesink.sinks.iceberg import stream_upkeep
-from lakesink.sinks.iceberg.upkeep import maintenance, replacing
+from lakesink.sinks.iceberg.upkeep import replacing, seen
 from lakesink.sinks.iceberg.upkeep.policy import Policy
 from lakesink.sinks.iceberg.upkeep.replacing import Replacement
 from lakesink_catalog.commit.table_change import Change
@@ -27,7 +27,7 @@ _SOON = partial(Policy, min_input_files=2)
 def deleted_rows_rewritten(patches: Patches) -> None:
     """They are live again."""
     patches.put(stream_upkeep, "Policy", _SOON)
-    for module in (maintenance, replacing):
+    for module in (seen, replacing):
         patches.put(module, "deleted_in", lambda *_: Deleted())
 
 

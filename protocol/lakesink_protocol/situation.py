@@ -307,7 +307,7 @@ class Situation:
     def _marks(self) -> Iterator[tuple[Mark, SnapshotLike]]:
         """Marks of all sinks in the ancestry, newest first."""
         for snapshot in self.view.ancestry():
-            mark = mark_of(snapshot.summary) or mark_of(self._cherry_picked_summary(snapshot))
+            mark = mark_of(self.summary_of(snapshot))
             if mark is not None:
                 yield mark, snapshot
 
