@@ -29,7 +29,7 @@ from lakesink.sinks.iceberg.upkeep.reports import (
 )
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table
-from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.errors import CatalogError, LakesinkError, SettingsError
 from lakesink_protocol.ledger import MAINTENANCE
 from lakesink_tools.checks.doctor.finding import Standing
 from lakesink_tools.checks.doctor.table import check_health
@@ -231,9 +231,18 @@ def test_status_shows_the_health_and_the_command(run: Run, played: Played) -> No
     assert "lakesink maintain" not in run("status", "demo.events").stdout
 
 
-def test_status_of_a_table_whose_health_is_not_known_goes_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        CatalogError.of("MANIFEST_UNREADABLE", why="it is gone", path="m.avro"),
+        SettingsError.of("SETTING_INVALID", name="write.target-file-size-bytes", text="many", why="It is no number."),
+    ],
+)
+def test_status_of_a_table_whose_health_is_not_known_goes_on(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: LakesinkError
+) -> None:
     def fail(_: Maintenance) -> Plan:
-        raise CatalogError.of("MANIFEST_UNREADABLE", why="it is gone", path="m.avro")
+        raise error
 
     monkeypatch.setattr(Maintenance, "look", fail)
     result = run("status", "demo.events")

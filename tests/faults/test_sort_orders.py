@@ -16,7 +16,7 @@ from pyiceberg.types import ListType, NestedField, StringType
 from lakesink.rows.plan import SortField as Field
 from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
-from lakesink.sinks.iceberg.table_layout import kept_order, unkept_field
+from lakesink.sinks.iceberg.table_layout import check_sort_by, kept_order, unkept_field
 from lakesink_catalog.commit.premises import Premises, premises_of
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.listeners import LISTENERS
@@ -132,6 +132,17 @@ def test_an_option_that_was_the_tables_order_says_nothing(tmp_path: Path, caplog
     ordered_by(lake.table(), "batch")
     Stream(lake, options={"create_table": True, "sort_by": "Position DESC"}).run(0)
     assert "sort_by" not in caplog.text
+
+
+def test_an_order_keeps_its_meaning_if_a_column_is_renamed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lake = Lake.make(tmp_path)
+    ordered_by(lake.table(), "position")
+    with lake.table().update_schema() as update:
+        update.rename_column("position", "place")
+    check_sort_by(lake.table(), "position desc")
+    assert "sort_by" not in caplog.text
+    check_sort_by(lake.table(), "nosuch")
+    assert "its order is place DESC NULLS LAST, sort_by" in caplog.text
 
 
 def test_a_malformed_option_stops_a_stream_into_any_table(tmp_path: Path) -> None:

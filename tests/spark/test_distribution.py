@@ -84,6 +84,17 @@ AT_THE_ENDS = [
 ]
 
 
+def test_names_are_those_of_the_rows_where_spark_tells_cases_apart(spark: Any) -> None:
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        rows = spark.sql("select id as k, named_struct('X', id % 3) as a, 1 as b, 2 as B from range(9)")
+        fields = [(("K",), "identity"), (("A", "x"), "identity"), (("b",), "identity")]
+        found = rows.select(*expressions(rows, fields)).toArrow()
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert [set(column.to_pylist()) for column in found.columns] == [set(range(9)), {0, 1, 2}]
+
+
 @pytest.mark.parametrize("plain", [False, True])
 def test_values_at_the_ends_of_their_type_are_distributed_too(spark: Any, *, plain: bool) -> None:
     if plain:  # only in UTC each of its values is a moment

@@ -1,7 +1,7 @@
 """Partitions and sort order of a table: what tasks keep of the order, and what differs from the options."""
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionSpec
@@ -14,7 +14,7 @@ from lakesink.rows.plan import SortField, WritePlan
 from lakesink.rows.schema import parse_schema
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.listeners import LISTENERS
-from lakesink_catalog.tables.partition_by import parse_sort_by, parse_terms, spelled_term
+from lakesink_catalog.tables.partition_by import parse_sort_by, parse_sort_terms, parse_terms, spelled_term
 from lakesink_protocol.errors import SettingsError, WriteError
 from lakesink_protocol.events import Listener, PartitionByUnused, SortByUnused
 
@@ -90,10 +90,18 @@ def check_partitions(table: Table, partition_by: str | None, emit: Listener = LI
 
 
 def check_sort_by(table: Table, sort_by: str | None, emit: Listener = LISTENERS) -> None:
-    """Say that `sort_by` is not an order that the table has, or had: the option does not change it."""
-    asked = parse_sort_by(sort_by, table.schema()).fields if sort_by else ()
-    if asked and asked not in [order.fields for order in table.metadata.sort_orders]:
-        emit(SortByUnused(".".join(table.name()), order_in_words(table) or "nothing", str(sort_by)))
+    """Say that `sort_by` is not an order that the table has, or had: the option does not change it.
+
+    As with `partition_by`, the text is read with every schema; a column that none has is an error if there is only one.
+    """
+    if not parse_sort_terms(sort_by):
+        return
+    schemas, orders = table.metadata.schemas, [order.fields for order in table.metadata.sort_orders]
+    for schema in schemas:
+        with nullcontext() if len(schemas) == 1 else suppress(SettingsError):
+            if parse_sort_by(sort_by, schema).fields in orders:
+                return
+    emit(SortByUnused(".".join(table.name()), order_in_words(table) or "nothing", str(sort_by)))
 
 
 def _has_exactly(spec: PartitionSpec, asked: Sequence[frozenset[tuple[int, str]]]) -> bool:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from py4j.java_gateway import JavaClass
@@ -205,10 +205,10 @@ def _path_in_rows(rows: DataFrame, path: Sequence[str], names: Sequence[str] | N
 
 def partition_expression(rows: DataFrame, path: Sequence[str], transform: str) -> Column | None:
     """An expression that is equal for rows of the same partition; None if there is none."""
-    kind = _type_of(rows.schema, path) if path else None
+    kind, names = _spelled_in(rows.schema, path) if path else (None, ())
     if kind is None:
         return None
-    column = sf.col(".".join(f"`{name.replace('`', '``')}`" for name in path))
+    column = sf.col(".".join(f"`{name.replace('`', '``')}`" for name in names))
     if transform == "identity":
         return column
     truncate = _TRUNCATE.fullmatch(transform)
@@ -220,15 +220,17 @@ def partition_expression(rows: DataFrame, path: Sequence[str], transform: str) -
     return _period(column, kind, transform)
 
 
-def _type_of(schema: types.StructType, path: Sequence[str]) -> types.DataType | None:
-    kind: types.DataType = schema
+def _spelled_in(schema: types.StructType, path: Sequence[str]) -> tuple[types.DataType | None, Sequence[str]]:
+    """The type of a column and its path as the rows spell it; no type unless exactly one column matches."""
+    kind, names = cast("types.DataType", schema), list[str]()
     for name in path:
         fields = kind.fields if isinstance(kind, types.StructType) else []
-        found = [field.dataType for field in fields if field.name.lower() == name.lower()]
+        found = [field for field in fields if field.name.lower() == name.lower()]
         if len(found) != 1:
-            return None
-        kind = found[0]
-    return kind
+            return None, ()
+        kind = found[0].dataType
+        names.append(found[0].name)
+    return kind, names
 
 
 def _period(column: Column, kind: types.DataType, period: str) -> Column | None:

@@ -20,7 +20,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import counted, number, size
-from lakesink_protocol.errors import CatalogError
+from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import describe
 
@@ -140,7 +140,7 @@ def seen_in(table: Table, states: Iterable[SinkState], arguments: str) -> Iterat
         if branch in table.metadata.refs:
             try:
                 yield branch, seen_by(Maintenance(lambda: table, branch), arguments)
-            except CatalogError as error:
+            except (CatalogError, SettingsError) as error:
                 yield branch, error.what
             except OSError as error:
                 yield branch, describe(error, table.io.properties)
