@@ -94,7 +94,7 @@ def check_sort_by(table: Table, sort_by: str | None, emit: Listener = LISTENERS)
 
     As with `partition_by`, the text is read with every schema; a column that none has is an error if there is only one.
     """
-    if not parse_sort_terms(sort_by):
+    if not (sort_by and parse_sort_terms(sort_by)):
         return
     schemas, orders = table.metadata.schemas, [order.fields for order in table.metadata.sort_orders]
     for schema in schemas:
