@@ -3,7 +3,8 @@
 Three sinks take turns at the slots of the day: `SINKS`. Each has two tables, which get the same batches one after the
 other; only one of them is maintained. The batches are those of a stream without Spark: sink, task writer and commit
 are the product's. Milliseconds of a batch are those of the whole of it without the pause behind it, in which it is
-maintained. Nothing expires.
+maintained. Nothing expires. In the last hour, a new table of each kind takes the batches of the first hour in turn
+with it: both hours are measured on the same machine at the same time.
 """
 
 import random
@@ -88,6 +89,7 @@ class Stream:
     Attributes:
         batches: Wall and processor milliseconds of each.
         pauses: Those of the pause behind each.
+        again: A new table, which takes the first hour's batches in the last hour.
         seen: Batches before the present hour.
     """
 
@@ -98,12 +100,13 @@ class Stream:
     pauses: list[tuple[float, float]] = field(default_factory=list)
     hours: list[Hour] = field(default_factory=list)
     seen: int = 0
+    again: "Stream | None" = None
 
     @classmethod
-    def make(cls, folder: Path, kind: str, maintenance: str, now_ms: Callable[[], int]) -> "Stream":
+    def make(cls, folder: Path, kind: str, maintenance: str, now_ms: Callable[[], int], suffix: str = "") -> "Stream":
         """A sink of a table that is there."""
         catalog = connect(CATALOG, catalog_properties(folder))
-        name = f"bench.{kind.replace(' ', '_')}_{maintenance}"
+        name = f"bench.{kind.replace(' ', '_')}_{maintenance}{suffix}"
         keys = SINKS[kind].get("keys", ())
         create_table(catalog, name, _COLUMNS, "day" if kind == BY_DAY else None, _PROPERTIES, keys)
         given = {"sink_id": "bench", "checkpoint": "/nowhere", "maintenance": maintenance, **SINKS[kind]}
@@ -176,16 +179,24 @@ def measure(folder: Path, say: Callable[[str], None], batches: int = SHORT) -> R
     streams = [one for pair in pairs.values() for one in pair]
     given: dict[str, list[pa.Table]] = {kind: [] for kind in SINKS}
     each = batches // len(SINKS)
+    last = each - max(1, each // HOURS)  # the first batch of the last hour
     for number in range(each):
+        if number == last:
+            for one in streams:
+                one.again = Stream.make(folder, one.kind, one.maintenance, lambda: clock[0], "_again")
         for kind, pair in pairs.items():
             clock[0] += HOURS * 3_600_000 // batches
             given[kind].append(rows_of(kind, number, BEGIN.date()))
             for stream in pair if number % 2 else reversed(pair):
                 stream.run(number, given[kind][-1])
+                if stream.again:
+                    stream.again.run(number - last, given[kind][number - last])
         hour = (number + 1) * HOURS // each
         if hour > number * HOURS // each:
             for stream in streams:
                 stream.look(hour)
+                if stream.again:
+                    stream.again.look(hour)
             say(f"W20, hour {hour}: {', '.join(f'{one.hours[-1].files} files' for one in streams)}")
     for stream in streams:
         stream.check(pa.concat_tables(given[stream.kind]))
@@ -207,7 +218,7 @@ def report(streams: Sequence[Stream], batches: int) -> Result:
 
 
 def _line(stream: Stream) -> tuple[Cell, ...]:
-    first, last = stream.hours[0], stream.hours[-1]
+    first, last = _first_and_last(stream)
     processor, of_pause = (statistics.fmean(cpu for _, cpu in each) for each in (stream.batches, stream.pauses))
     return (
         *(stream.kind, stream.maintenance, last.files, last.small_files, last.delete_files),
@@ -217,8 +228,14 @@ def _line(stream: Stream) -> tuple[Cell, ...]:
     )
 
 
+def _first_and_last(stream: Stream) -> tuple[Hour, Hour]:
+    """The first hour, as the new table had it beside the last one."""
+    assert stream.again is not None, "the day has ended"
+    return stream.again.hours[0], stream.hours[-1]
+
+
 def _goals(stream: Stream) -> Iterator[Goal]:
-    first, last, hours = stream.hours[0], stream.hours[-1], stream.hours
+    (first, last), hours = _first_and_last(stream), stream.hours
     partitions = DAYS if stream.kind == BY_DAY else 1
     for what, bound, measured in (
         ("a batch of the last hour over one of the first", FLAT, last.batch_ms / first.batch_ms),
