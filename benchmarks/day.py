@@ -133,6 +133,8 @@ class Stream:
         self.seen = len(self.batches)
         of_table = {name: getattr(health, name) for name in Hour.__dataclass_fields__ if hasattr(health, name)}
         self.hours.append(Hour(hour=hour, batch_ms=wall, batch_cpu_ms=cpu, **of_table))
+        if self.again:
+            self.again.look(hour)
 
     def check(self, given: pa.Table) -> None:
         """The table has the rows that it was given, the newest of each key."""
@@ -195,8 +197,6 @@ def measure(folder: Path, say: Callable[[str], None], batches: int = SHORT) -> R
         if hour > number * HOURS // each:
             for stream in streams:
                 stream.look(hour)
-                if stream.again:
-                    stream.again.look(hour)
             say(f"W20, hour {hour}: {', '.join(f'{one.hours[-1].files} files' for one in streams)}")
     for stream in streams:
         stream.check(pa.concat_tables(given[stream.kind]))
