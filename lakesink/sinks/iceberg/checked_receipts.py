@@ -166,7 +166,7 @@ def count_votes(
 
     `changes_by_key` is true if the rows are changes, and false if they are only appended.
     """
-    receipts = sorted(map(opened, encoded), key=lambda receipt: receipt.task)
+    receipts = sorted(map(decoded, encoded), key=lambda receipt: receipt.task)
     groups = written.groups(receipts)
     [(_, of_job), *rest] = groups
     for table, some in groups:
@@ -198,7 +198,7 @@ def is_data_file(path: str, folder: str, file_stem: str, task: int | None = None
     return is_under(path, folder) and is_location(path, folder, file_stem, task)
 
 
-def opened(data: bytes) -> Receipt:
+def decoded(data: bytes) -> Receipt:
     """The receipt in these bytes; raises WriteError if there is none."""
     try:
         return decode(data)

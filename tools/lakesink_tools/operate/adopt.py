@@ -14,9 +14,9 @@ from pyiceberg.table import Table
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.settings.settings import Settings
 from lakesink_catalog.commit.batch_change import CommitOptions
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import load_table

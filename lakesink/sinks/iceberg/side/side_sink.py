@@ -20,7 +20,7 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import digest_sum, side_end
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_plan import BatchWrite
-from lakesink.sinks.iceberg.checked_receipts import opened
+from lakesink.sinks.iceberg.checked_receipts import decoded
 from lakesink.sinks.iceberg.side.side_batches import all_batches
 from lakesink.sinks.iceberg.side.side_table import SideTable, WaysOut, has_gaps, side_plan
 from lakesink_catalog.commit.decision import check_has_head
@@ -179,7 +179,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     def pre_commit(self, transaction: SideTransaction, receipts: Sequence[bytes]) -> PreparedRows | None:
         """Prepare the rows; None if there are none."""
         batch, rows, digests = transaction.batch, 0, []
-        for receipt in map(opened, receipts):
+        for receipt in map(decoded, receipts):
             if receipt.refused:  # the receipts of the sink's own table say why
                 return None
             rows += receipt.rows
