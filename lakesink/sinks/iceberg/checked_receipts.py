@@ -275,10 +275,7 @@ def _left(receipts: Iterable[Receipt]) -> int:
 
 
 def _written_under(table: Table, receipts: Sequence[Receipt]) -> Schema:
-    """The schema of all files, perhaps not the current one: an earlier process may have planned the tasks.
-
-    The commit checks whether the table still accepts files of this schema.
-    """
+    """The schema of all files. An earlier process may have planned the tasks: the commit checks if it still holds."""
     schema_ids = {receipt.schema_id for receipt in receipts} or {table.schema().schema_id}
     known = [schema for schema in table.metadata.schemas if schema_ids == {schema.schema_id}]
     if not known:

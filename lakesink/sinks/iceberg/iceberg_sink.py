@@ -293,12 +293,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return BatchWarnings(self.table, self.key.name, self.effects.emit, self.memory.reported)
 
     def _check_again(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> None:
-        """Refuse the batch before a side table has its rows, a record its files, or a replay its letters.
-
-        They would stay there.
-
-        Changes are located, too: what refuses them there is found now. On the same head, the commit does not repeat it.
-        """
+        """Refuse the batch before a side table, record or replay has what would stay there. Locates changes, too."""
         found = transaction.fence.decide_on(self.target.load(), transaction.batch)
         if isinstance(found.verdict, Refuse):
             raise refusal(found.verdict.reason, found.situation, self.words)

@@ -139,10 +139,7 @@ class Takeover:
 
 
 def _check_fit(epoch: int, planned: int, done: int) -> None:
-    """Check that the table ends with the batch that Spark completed last, or with the next planned batch.
-
-    `epoch` is the newest batch of Iceberg's own sink in the branch for this query.
-    """
+    """Check that `epoch`, the branch's newest batch, is the last that Spark completed, or the next that is planned."""
     if epoch < done:
         raise _refused(
             f"The table ends with batch {epoch} of this checkpoint, but Spark completed batch {done}.",

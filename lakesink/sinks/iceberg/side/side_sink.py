@@ -227,12 +227,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         """Nothing is open: files stay unreferenced."""
 
     def _begun(self, batch: Batch, rows: int, fingerprint: str) -> PreparedRows:
-        """The rows of a batch with its open transaction; without one if they are committed, or there are none.
-
-        Raises:
-            WriteError: The table has other rows of this batch, or rows of a later one but none of this.
-            CommitUnresolved: The catalog gives one answer to loads and another one to requests.
-        """
+        """The batch's rows with their open transaction; without it if the table has them, or if there are none."""
         found = PreparedRows(rows, fingerprint)
         self._first = batch.batch_id if self._first is None else self._first
         for _ in range(MOST_LOOKS):
