@@ -17,8 +17,8 @@ from pyiceberg.table import Table
 from benchmarks.result import Goal, Result
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_plan import task_plan
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.turns import turn_at
 from lakesink_catalog.listeners import LISTENERS

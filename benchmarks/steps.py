@@ -16,9 +16,9 @@ from lakesink.spark.report import Reporter
 from lakesink.spark.rows.batch_rows import PlanRows
 from lakesink.spark.rows.job import RowsJob
 from lakesink.task.task import ParquetTaskWriter
-from lakesink_catalog.commit import fence as commit
+from lakesink_catalog.commit import batch_commit as commit
 from lakesink_catalog.commit import request
-from lakesink_catalog.commit.fence import FencedCommit
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.prepared import TableLog
 from lakesink_catalog.connect import caching_sql
 from lakesink_catalog.connect.caching_sql import CachingSqlCatalog

@@ -9,8 +9,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 
 from lakesink_catalog.commit.batch_change import CommitOptions
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.manifests.lists import write_list
 from lakesink_catalog.manifests.write import write_batch_manifests
 from lakesink_protocol.change import ContentFile

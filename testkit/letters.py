@@ -18,7 +18,7 @@ from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
 from lakesink.sinks.iceberg.preflight import open_existing
 from lakesink.sinks.iceberg.side.letters_table import letters_table
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, RepairLetters, ReplayLoop
-from lakesink_catalog.commit.fence import FencedCommit
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.connect.catalog import CatalogConfig, connect
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol.coordinator import Write, run_batch

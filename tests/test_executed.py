@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from lakesink.spark import foreach_batch
-from lakesink_catalog.commit import fence
+from lakesink_catalog.commit import batch_commit
 from lakesink_catalog.connect.catalog import HOME_VARIABLE
 from testkit.executed import Calls, executed_in, measured
 from testkit.house import ROOT, House, read_bounds
@@ -34,7 +34,7 @@ def test_a_batch_runs_through_no_more_files_and_lines_than_their_bounds(ran: Map
     found, bounds = measured(ran, House.read(ROOT)), read_bounds()
     assert [bounds[name].trouble(name, now) for name, (now, _) in found.items() if now > bounds[name].at_most] == []
     ways = {"append": found["append-files"][1], "upsert": found["upsert-files"][1]}
-    for module in (foreach_batch, fence):
+    for module in (foreach_batch, batch_commit):
         path = Path(str(module.__file__)).relative_to(ROOT).as_posix()
         assert [way for way, files in ways.items() if path not in files] == []
 

@@ -244,10 +244,7 @@ def trusts_order(df: DataFrame, settings: Settings) -> bool:
 
 
 def _select_for_decoding(df: DataFrame, settings: Settings) -> DataFrame:
-    """Select the columns that decoding uses. JSON becomes text, because Spark copies bytes twice and text once.
-
-    Marks stay: the sink refuses them.
-    """
+    """Select what decoding uses, and marks, which the sink refuses; JSON as text, because Spark copies bytes twice."""
     needed = [df[name] for name in df.columns if name in INCOMING or is_mark(name)]
     if not needed:
         return df

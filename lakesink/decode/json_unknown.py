@@ -75,10 +75,8 @@ def _count(texts: pa.StringArray) -> int:
 def _with_more_colons(
     texts: pa.StringArray, inside: Sequence[pa.Array], columns: Sequence[pa.Array], *, one_by_one: bool
 ) -> Mask:
-    """True for texts with more colons than their columns account for.
-
-    The search is by blocks first. It cannot be if a text may have fewer colons, which would hide those of another one.
-    """
+    """True for texts with more colons than their columns account for; by blocks first, if no text may have fewer."""
+    # a text with fewer would hide the colons of another one in its block
     found: Mask = np.zeros(len(texts), np.bool_)
     nulls = any(column.null_count for column in columns)  # else a colon before null is of a key without a column
     whole = _colons(texts, nulls=nulls)

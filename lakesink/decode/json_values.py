@@ -175,10 +175,7 @@ class JsonReader:
     def _open(
         self, texts: pa.Array, kind: Nested, opener: str, query: str
     ) -> tuple[pa.Array, list[pa.Array], pa.BooleanArray | None]:
-        """Open one level of JSON. Returns the documents (NULL if they cannot be opened), their parts and the misfits.
-
-        A document of this type starts with `opener`. `query` reads the column ``value`` of ``documents``.
-        """
+        """Open one level of documents that start with `opener`: the documents (NULL if not opened), parts, misfits."""
         wrong = other_than(texts, opener)
         texts = texts if wrong is None else without(texts, wrong)
         texts, columns, invalid = self.find(texts, query)

@@ -131,10 +131,8 @@ class HeldChanges:
         return _like_first(ordered, starts(ordered, _KEY), order)
 
     def _unlike(self, changes: pa.Table, first: pa.BooleanArray) -> pa.BooleanArray:
-        """True for each change that is not the first of its group, and another one than that.
-
-        Without a sequence, every repetition is another change: equal rows can be two events.
-        """
+        """True for each change that is not the first of its group, and another one than that."""
+        # without a sequence, every repetition is another change: equal rows can be two events
         others = pc.invert(first)
         if not self.columns.sequence:
             return others

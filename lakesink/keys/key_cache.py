@@ -127,10 +127,7 @@ def _is_whole(copy: Path, rows: int) -> bool:
 def _copy_columns(
     opened: pq.ParquetFile, file: DataFile, columns: KeyColumns, mapping: Mapping[str, int], sink: Any
 ) -> None:
-    """Copy row group by row group, in the types and with the field ids of the table.
-
-    A missing column has the value that the partition tells, else NULL.
-    """
+    """Copy row groups in the table's types and field ids; a missing column has the partition's value, else NULL."""
     places = footer_of(opened.schema_arrow, mapping).columns
     schema = pa.schema([column.parquet_field for column in columns.all])
     with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False) as writer:

@@ -178,10 +178,7 @@ def _places(ordered: pa.Table, best: pa.Table, tied: pa.ChunkedArray) -> str:
 
 
 def _repeated(changes: pa.Table, columns: KeyColumns) -> pa.Table:
-    """The changes of keys with several changes, with a number for each key.
-
-    A sort needs less memory than a hash table of the keys.
-    """
+    """The changes of keys with several, and a number for each key. A sort needs less memory than a hash table."""
     if pc.count_distinct(changes[TASK]).as_py() < 2:  # a task reports one change of a key
         return changes.slice(0, 0)
     order = pc.sort_indices(changes, sort_keys=[(name, "ascending") for name in columns.key_names])

@@ -55,10 +55,8 @@ def resolve(changes: pa.Table, live: pa.Table, ages: pa.Array, columns: KeyColum
 
 
 def _holds(live: pa.Table, changes: pa.Table, places: pa.ChunkedArray, columns: KeyColumns) -> pa.ChunkedArray:
-    """True for a live row that its change does not replace: of a higher sequence, or of an equal one as a snapshot row.
-
-    A NULL sequence is lower than all others. Columns are compared from the last to the first, as in a text.
-    """
+    """True for a live row of a higher sequence than its change, or a snapshot row of an equal one; NULL is lowest."""
+    # columns are compared from the last to the first, as in a text
     if not columns.sequences:
         return pa.chunked_array([pa.repeat(FALSE, live.num_rows)])
     holds = pc.equal(changes[OP].take(places), int(Operation.SNAPSHOT))

@@ -50,10 +50,7 @@ class Search:
 
     @contextmanager
     def _searchable(self, files: Sequence[DataFile]) -> Iterator[tuple[list[int], list[str]]]:
-        """Places and local paths of the files.
-
-        A file is copied, too, if a column that it lacks has its value in the partition: the copy has the column.
-        """
+        """Places and local paths of the files. A file is copied, too, if the partition has the value of a column."""
         here = {place: file for place, file in enumerate(files) if scheme_of(file.path) == "file"}
         if unknown := [file for file in here.values() if file not in self.footers]:
             read = many_at_once(partial(_read_footer, source=self.source), unknown, unknown[0].path)

@@ -192,10 +192,8 @@ def _lost_replay(table: Table, position: Position) -> tuple[str, int]:
 
 
 def _check_replays(table: Table, past: Past, sink: steps.SinkBatches, position: Position) -> int:
-    """Refuse replays that may have letters which were read before a rollback; the number of a replay that is lost.
-
-    A table of letters that was dropped has another application, whose replays cannot be compared.
-    """
+    """Refuse replays of letters that may have been read before a rollback; the number of a replay that is lost."""
+    # a table of letters that was dropped has another application, whose replays cannot be compared
     application, lost = _lost_replay(table, position)
     for replay in filter(sink.have_replay, past.commits):
         is_of_others = lost > 0 and replay.application != application and not steps.is_read_at(replay, position)

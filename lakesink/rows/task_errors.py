@@ -51,11 +51,6 @@ def footer_disagrees(location: str, counted: int, footer: int) -> WriteError:
     return WriteError.of("FOOTER_DISAGREES", footer=footer, counted=counted, location=redact(location))
 
 
-def rows_differ(received: int, written: int) -> WriteError:
-    """A task's files have another number of rows than it received."""
-    return WriteError.of("ROWS_DIFFER", received=received, written=written)
-
-
 @contextmanager
 def storage_failures(location: str) -> Iterator[None]:
     """Convert errors of the operating system or object store inside the block to a `WriteError`."""

@@ -222,11 +222,8 @@ def prove_exclusive(storage: Storage, folder: str) -> None:
 
 
 def _create_first(storage: Storage, location: str, data: bytes) -> None:
-    """Create a file under a new name.
-
-    `FileExistsError` means that the client repeated a request after a lost answer. Any other refusal may be about the
-    condition, so a plain put is tried.
-    """
+    """Create a file under a new name."""
+    # FileExistsError: the client repeated a request after a lost answer; another refusal may be about the condition
     try:
         storage.create(location, data)
     except FileExistsError:

@@ -22,10 +22,10 @@ from lakesink.rows.libraries import check_library
 from lakesink.rows.plan import DEBEZIUM, OnMalformed, PartitionField, SortField, WritePlan
 from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
 from lakesink.rows.side_rows import SidePlan
-from lakesink.rows.task_errors import rows_differ
 from lakesink.task.changelog import ChangelogRows
 from lakesink.task.stages import Count, Decode, ExpectDecoded, ExpectMarked, Fit, IsRefused, Key, Stage, Take
 from lakesink.task.task_files import HandedRows, SideOutput, TaskFiles, whole_or_abandoned
+from lakesink_protocol.errors import WriteError
 from lakesink_protocol.measures import DEAD_LETTERS, Tally
 from lakesink_protocol.quality import Quality
 from lakesink_protocol.receipt import Receipt
@@ -120,7 +120,7 @@ class ParquetTaskWriter:
         left = 0 if head.left is None else head.left.rows
         found = passed.record_count + aside + left + head.changed[DELETES] + head.changed[SUPERSEDED]
         if head.changes != found and not head.refused:
-            raise rows_differ(head.changes, found)
+            raise WriteError.of("ROWS_DIFFER", received=head.changes, written=found)
         return [passed.receipt(head), *(side.receipt(refused=head.refused) for side in sides)]
 
     def _side(self, side: SidePlan, files: TaskFiles) -> SideOutput:

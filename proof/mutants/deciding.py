@@ -8,9 +8,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from lakesink_catalog.commit import fence as commit
+from lakesink_catalog.commit import batch_commit as commit
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.decision import Decision
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.read import view
 from lakesink_protocol.errors import Reason

@@ -15,9 +15,9 @@ from lakesink.sinks.iceberg.side.side_sink import PreparedRows, SideTableSink, S
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink.task.task_files import SideOutput
 from lakesink_catalog.commit import decision, evolution
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.evolution import evolve
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.premises import Path, columns
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.read.landed import newest_batch

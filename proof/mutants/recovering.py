@@ -8,10 +8,10 @@ from typing import Any
 from lakesink.sinks.iceberg import logs
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
-from lakesink_catalog.commit import fence as commit
+from lakesink_catalog.commit import batch_commit as commit
 from lakesink_catalog.commit import record
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.decision import Decision, still_usable
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog
 from lakesink_protocol.identity import Batch
 from lakesink_protocol.two_phase import Payload

@@ -17,9 +17,9 @@ from pyiceberg.table.update import (
 
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
-from lakesink_catalog.commit import fence as commit
+from lakesink_catalog.commit import batch_commit as commit
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.decision import Decision
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.request import Request, build_request
 from lakesink_catalog.commit.table_change import Change

@@ -22,7 +22,7 @@ from lakesink.sinks.iceberg import checked_receipts as votes
 from lakesink.sinks.iceberg.side import replay_loop, side_sink
 from lakesink.spark.rows import batch_rows
 from lakesink.spark.rows.task import RawBytes
-from lakesink_catalog.commit import fence
+from lakesink_catalog.commit import batch_commit
 from lakesink_catalog.connect.caching_sql import CachingSqlCatalog
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION, Verdict
@@ -126,7 +126,7 @@ def upgraded_table_written(patches: Patches) -> None:
         verdict: Verdict = real(Situation(view, situation.key, situation.batch, situation.start_uuid), accept)
         return verdict
 
-    real = patches.put(fence, "decide", decide)
+    real = patches.put(batch_commit, "decide", decide)
 
 
 TESTED = (

@@ -313,11 +313,8 @@ class Situation:
 
     @cached_property
     def _retained_marks(self) -> tuple[tuple[Mark, SnapshotLike], ...]:
-        """Own marks that expiry cut from the ancestry, retained by the ledger entry or its tag, and not rolled back.
-
-        The newest is the first. Without them, a batch that was accepted late would be committed again as soon as expiry
-        cuts the ancestry above it.
-        """
+        """Own marks that expiry cut from the ancestry, kept by entry or tag, not rolled back; the newest first."""
+        # without them, a batch that was accepted late would be committed again once expiry cuts the ancestry above it
         ids = {self.view.tag_snapshot_id, self.entry.snapshot_id if self.entry is not None else None}
         there = (self.view.snapshots.get(one) for one in ids - self._ancestry_ids if one is not None)
         own = ((mark, snapshot) for snapshot in filter(None, there) if (mark := self._own_mark(snapshot)) is not None)

@@ -12,10 +12,10 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.types import LongType, NestedField
 
 from lakesink_catalog.commit.batch_change import CommitOptions, batch_change
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.decision import Decision, check_key, still_usable
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import evolve
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.premises import Premises, premises_of

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -28,7 +28,7 @@ from lakesink_catalog.commit.prepared import SNAPSHOT_IDS
 from lakesink_catalog.commit.request import snapshot_on
 from lakesink_catalog.commit.table_change import Change
 from lakesink_protocol.change import ColumnType, SchemaChange
-from lakesink_protocol.errors import CommitUnresolved
+from lakesink_protocol.errors import CatalogError, CommitUnresolved
 from lakesink_protocol.events import SchemaEvolved, SchemaIdTaken
 from lakesink_protocol.fence import Unseen
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch
@@ -36,7 +36,7 @@ from lakesink_protocol.ledger import mark_of, parse_entry
 from lakesink_protocol.outcome import AlreadyCommitted, Committed
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.verdict import Commit
-from testkit.answers import ERRORS, lands_but_says, refuses_with
+from testkit.answers import ERRORS, lands_but_says, refuses_with, says_yes_and_shows_what_was
 from testkit.builders import START_MS, Apply, Chance, Lake
 from testkit.commits import fence_of
 from testkit.maintenance import append_foreign, branch_off, change, remove_ref, replace_table, roll_back, upgrade
@@ -317,6 +317,37 @@ def test_a_branch_that_another_writer_rolls_back_before_the_answer_is_lost_was_n
 
     lake.catalog.faults = [landed_and_undone]
     assert Fence(lake, SinkKey("events", "audit")).commit(FIRST) is None, "it must be written again"
+
+
+@pytest.mark.parametrize("branch", ["main", "audit"])
+def test_an_answer_with_the_entry_and_the_old_head_shows_a_catalog_that_ignores_branches(
+    lake: Lake, branch: str
+) -> None:
+    """On `main`, which every catalog moves, it can only be another writer, and the batch is written again."""
+    append_foreign(lake)
+    branch_off(lake, "audit")
+    before = lake.head(branch).snapshot_id
+
+    def moved_back(apply: Apply) -> CommitTableResponse:
+        apply()
+        roll_back(lake, before, branch)
+        return CommitTableResponse(metadata=lake.table().metadata, metadata_location=lake.table().metadata_location)
+
+    lake.catalog.faults = [moved_back]
+    stops = pytest.raises(CatalogError, match=r"WITHOUT_TAGS\].* left the branch 'audit' where it was")
+    with nullcontext() if branch == "main" else stops:
+        assert Fence(lake, SinkKey("events", branch)).commit(FIRST) is None
+
+
+def test_an_answer_that_shows_the_branch_and_the_entry_of_the_batch_before_is_no_reason_to_stop(lake: Lake) -> None:
+    append_foreign(lake)
+    branch_off(lake, "audit")
+    fence = Fence(lake, SinkKey("events", "audit"))
+    fence.commit(0)
+    lake.catalog.faults = [says_yes_and_shows_what_was(lake)]
+    committed = fence.commit(1)
+    assert isinstance(committed, Committed)
+    assert committed.attempts == 2
 
 
 def test_a_table_of_format_version_1_counts_its_snapshots_from_one(tmp_path: Path) -> None:

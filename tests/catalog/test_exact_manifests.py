@@ -13,7 +13,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import LongType, NestedField
 
-from lakesink_catalog.commit.fence import FencedCommit
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.recovered import matches_manifests, parse_prepared
 from lakesink_catalog.manifests.merging import MergePolicy

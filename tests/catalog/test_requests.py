@@ -10,9 +10,9 @@ from pyiceberg.table.snapshots import Operation, SnapshotLogEntry
 from pyiceberg.types import LongType, NestedField
 
 from lakesink_catalog.commit.batch_change import CommitOptions
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import brings_columns_of, keeps_columns_of
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.left_out import shows_refs
 from lakesink_catalog.commit.request import operation_of, snapshot_time_ms, tag_at
 from lakesink_protocol.events import ClockBehind, Event

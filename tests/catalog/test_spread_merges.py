@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestFile
 
-from lakesink_catalog.commit.fence import FencedCommit
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.manifests.copying import ENTRIES_PER_PART, ManifestCopy
 from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
 from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK

@@ -24,8 +24,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from sqlalchemy import text
 
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect import sql_waits, turns
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.turns import TakesTurns, local_folder, lock_folder, turn_at

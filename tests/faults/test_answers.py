@@ -191,7 +191,7 @@ def test_an_error_in_code_before_anything_was_sent_ends_the_batch_at_once(
         if place == "load":
             monkeypatch.setattr(lake.catalog, "load_table", fail)
         else:
-            monkeypatch.setattr(f"lakesink_catalog.commit.fence.{place}", fail)
+            monkeypatch.setattr(f"lakesink_catalog.commit.batch_commit.{place}", fail)
 
     before, sent = lake.head(), len(lake.catalog.sent)
     sink = stream.sink()
@@ -222,7 +222,7 @@ def test_an_error_in_code_after_the_request_was_sent_is_looked_at(
     if place == "client":
         lake.catalog.faults = [lands_but_says(AttributeError("a defect"))]
     else:
-        owner = "fence.FencedCommit.shows" if place == "shows" else "fence.delete_old_metadata"
+        owner = "batch_commit.FencedCommit.shows" if place == "shows" else "batch_commit.delete_old_metadata"
         monkeypatch.setattr(f"lakesink_catalog.commit.{owner}", fail)
     landed_once(lake, stream, stream.run(1), attempts=2)
 

@@ -15,7 +15,7 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.side.pending import first_letters
 from lakesink.sinks.iceberg.side.replay_loop import Repaired, check_no_documents
 from lakesink.sinks.iceberg.side.replays import Replayed, assign
-from lakesink_catalog.commit.fence import FencedCommit
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError

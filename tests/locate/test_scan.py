@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -107,6 +108,28 @@ def test_without_duckdb_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPat
     with pytest.raises(WriteError) as refused:
         find_rows(["a"], changes(columns, [1]), columns, ScanLimits(kept_rows=0))
     assert refused.value.code == "LAKESINK_UPSERT_LIBRARY_MISSING"
+
+
+def test_a_database_for_many_changes_is_closed_and_one_for_few_is_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns, connect, opened = columns_of([LongType()]), duckdb.connect, list[duckdb.DuckDBPyConnection]()
+
+    def recorded(**given: Any) -> duckdb.DuckDBPyConnection:
+        opened.append(connect(**given))
+        return opened[-1]
+
+    monkeypatch.setattr(duckdb, "connect", recorded)
+    file, wanted = write_rows(tmp_path / "a", {("k", 1): pa.array([1, 2])}), changes(columns, [1, 3])
+    for kept_rows in (1, 1, 2, 2):
+        limits = ScanLimits(threads=1, kept_rows=kept_rows, keys_bytes=2**20)
+        assert found_by([file], wanted, columns, limits) == {(0, 0, 0)}
+    *closed, kept = opened
+    assert len(closed) == 2
+    for database in closed:
+        with pytest.raises(duckdb.ConnectionException):
+            database.execute("SELECT 1")
+    assert kept.execute("SELECT 1").fetchall() == [(1,)]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in RAW if not isinstance(kind, UUIDType)], ids=str)

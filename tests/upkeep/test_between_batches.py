@@ -30,17 +30,20 @@ class Ran:
     """The maintenances that would have run, and what they find.
 
     Attributes:
+        batches: The batch before each, for failpoints; -1 at the end of a query.
         healths: The health after each, from the front; then all is well.
     """
 
     policies: list[Policy] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
+    batches: list[int] = field(default_factory=list)
     healths: list[Health] = field(default_factory=list)
     trouble: Exception | None = None
 
     def run(self, maintenance: Maintenance) -> Report:
         self.policies.append(maintenance.policy)
         self.tables.append(".".join(maintenance.load().name()))
+        self.batches.append(maintenance.batch_id)
         if self.trouble:
             raise self.trouble
         health = self.healths.pop(0) if self.healths else Health()
@@ -120,12 +123,13 @@ def test_no_maintenance_follows_a_batch_that_was_in_the_table_before(tmp_path: P
     assert len(ran.policies) == 1
 
 
-def test_at_the_end_of_a_query_there_is_no_budget(tmp_path: Path, ran: Ran) -> None:
+def test_at_the_end_of_a_query_there_is_neither_a_budget_nor_a_batch(tmp_path: Path, ran: Ran) -> None:
     stream = changes(tmp_path, maintenance={"budget": "1 s", "where": "part = 'a'"})
     sink = stream.sink()
     stream.run_with(sink, 0)
     sink.maintain(at_end=True)
     assert ran.policies[1:] == [Policy(where="part = 'a'")]
+    assert ran.batches == [0, -1]
 
 
 def test_a_changelog_with_rows_of_the_batch_is_maintained_in_what_is_left_of_the_budget(

@@ -94,10 +94,7 @@ def check_has_head(table: Table, branch: str) -> None:
 
 
 def _key_holds(changes: PreparedChanges | None, present: Schema) -> bool:
-    """True if the key of a prepared batch is that of this schema of the table, and its sequence columns are there.
-
-    `is_compatible` checks the types: a key that was widened is compared as the wider type.
-    """
+    """True if the schema has the key and sequence columns of a prepared batch; `is_compatible` checks their types."""
     if changes is None:
         return True
     columns = {field.field_id for field in present.fields}

@@ -22,11 +22,7 @@ def bound_waits(engine: Engine) -> None:
 
 
 def _end_locks(engine: Engine) -> None:
-    """A driver that is stopped in its transaction holds a lock, and its connection stays open.
-
-    The limits are set in each transaction, because a pooler may use another server connection for the next one. Limits
-    that the user set stay.
-    """
+    """Limit the locks of a stopped driver, in each transaction: a pooler may use another server connection for it."""
     wanted = f"('lock_timeout', '{LOCK_SECONDS}s'), ('statement_timeout', '{2 * LOCK_SECONDS}s')"
     setting = (
         f"SELECT set_config(name, value, true) FROM (VALUES {wanted}) AS wanted (name, value)"  # noqa: S608 - constants
@@ -36,11 +32,7 @@ def _end_locks(engine: Engine) -> None:
 
 
 def _end_silence(engine: Engine) -> None:
-    """A stopped server whose machine still acknowledges packets never triggers a TCP time-out.
-
-    Each use of a connection begins with a check that it is alive, like the pool's own ``pool_pre_ping``, but with a
-    time limit.
-    """
+    """``pool_pre_ping`` with a time limit: a stopped server that acknowledges packets triggers no TCP time-out."""
 
     def lent(connection: Any, record: Any, _: Any) -> None:
         returned(connection, record)  # after a dead connection, the pool calls this once more

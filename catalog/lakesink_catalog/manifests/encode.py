@@ -84,10 +84,7 @@ def _whole(form: str) -> Value:
 
 @lru_cache(maxsize=64)
 def _keys(field_ids: tuple[int, ...], gaps: int) -> list[bytes]:
-    """The parts of a map from field ids, with so many places for each value; neighbouring files mostly have the same.
-
-    It is shared: copy it.
-    """
+    """The parts of a map from field ids, with so many places for each value. Neighbouring files share it: copy it."""
     parts = [PRESENT + encode_long(len(field_ids))]
     for field_id in field_ids:
         parts += (encode_long(field_id), *[b""] * gaps)

@@ -196,12 +196,8 @@ def _full_tiers(manifests: Sequence[ManifestFile], policy: MergePolicy, times: i
 
 
 def _is_mergeable(manifest: ManifestFile, policy: MergePolicy) -> bool:
-    """Whether the manifest list allows a merge.
-
-    A manifest that is more than half full, in bytes or in entries, stays as it is: two of them may not fit into one,
-    and as the oldest of its tier it would prevent all merges of the others. Format version 1 has no sequence numbers to
-    write out.
-    """
+    """False in format version 1, which has no sequence numbers to write out, and for a manifest more than half full."""
+    # two of those may not fit into one, and as the oldest of its tier it would prevent all merges of the others
     short = 2 * manifest.manifest_length <= policy.target_size_bytes and 2 * entries_of(manifest) <= policy.most_entries
     plain = manifest.content == ManifestContent.DATA and not manifest.key_metadata
     return short and plain and manifest.sequence_number > 0

@@ -62,10 +62,7 @@ class Rewritten:
 
 @dataclass(slots=True)
 class _Group:
-    """Entries that fit into one file: of one spec, and of one layout by its `digest`. `metadata` is for its header.
-
-    `paths` are those of the manifests of the parent that it replaces.
-    """
+    """Entries for one file, of one spec and layout (`digest`), instead of the parent's manifests at `paths`."""
 
     spec_id: int
     digest: str

@@ -89,11 +89,7 @@ def _branch_contains(metadata: TableMetadata, io: FileIO, head: int | None, snap
 
 
 def _content_is_under(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:
-    """True if the head's manifest list has every manifest of the older snapshot, and so all its rows.
-
-    A batch has none of its own whose rows are all dead letters, or whose changes, which a changelog has, find no row:
-    nothing is missing where it was rolled back.
-    """
+    """True if the head has every manifest of the older snapshot. One that added no row has none, and misses nothing."""
     older, newer = metadata.snapshot_by_id(snapshot_id), metadata.snapshot_by_id(head)
     if older is None or newer is None:
         return False

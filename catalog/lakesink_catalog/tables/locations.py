@@ -56,10 +56,7 @@ def _is_at_or_under(location: str, root: str) -> bool:
 
 
 def _are_plain(locations: Sequence[str]) -> bool:
-    """Searches all as one text, in which a folder of one space is between two of them.
-
-    Text that can be printed has no character of the categories C, which are controls and the like.
-    """
+    """Searches all as one text, joined by a folder of one space. Printable text has no controls (category C)."""
     text = f"/{'/ /'.join(locations)}/"
     controls = not text.isprintable() and any(unicodedata.category(char).startswith("C") for char in set(text))
     return not controls and not any(part in text for part in _REFUSED)

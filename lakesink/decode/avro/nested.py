@@ -190,10 +190,7 @@ def _together(parts: list[tuple[Mask, pa.Array]], wanted: Type, cursor: Cursor) 
 
 
 def _items(cursor: Cursor, wanted: Sequence[Type | None], read: Callable[[Cursor], Items]) -> tuple[Whole, Items]:
-    """All items of arrays or maps, read in rounds: the first item of each value, then the second, and so on.
-
-    Returns the number of the value of each item, in order, and the items.
-    """
+    """All items of arrays or maps, after the number of the value of each. A round reads the next item of each value."""
     active = np.flatnonzero(cursor.active)
     part = cursor.pick(active)
     left = np.zeros(len(active), np.int64)

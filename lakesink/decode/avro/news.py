@@ -29,12 +29,7 @@ Lacking = dict[int, set[Place]]
 
 @dataclass(frozen=True, slots=True)
 class _Schema:
-    """One writer's schema.
-
-    Attributes:
-        typed: The new fields without the parts that can get no column; a message with a value there has more.
-        columns: The columns after the changes that the schema brings. What does not fit them is malformed for good.
-    """
+    """One writer's schema: new fields without parts that get no column, and the columns after the changes it brings."""
 
     news: News
     typed: Mapping[Place, Kind]

@@ -135,10 +135,7 @@ def _ask(registry: str, path: str) -> Mapping[str, Any]:
 
 
 def _raise_if_final(registry: str, path: str, error: urllib.error.HTTPError) -> None:
-    """Return if a retry can help, else raise.
-
-    Only the registry's error code means a missing schema: any other server also answers 404.
-    """
+    """Raise unless a retry can help. Only the registry's code means a missing schema: any other server answers 404."""
     with error:
         if error.code == 404 and (_object(error.read(_MOST_BYTES)) or {}).get("error_code") == _NO_SUCH_SCHEMA:
             raise _NoSuchSchema

@@ -49,12 +49,7 @@ _OPERATION = Field(0, envelopes.OPERATION, required=False, type=Primitive("strin
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A member of an envelope, or of a row in it.
-
-    Attributes:
-        row: Name of the row; empty for the document itself.
-        encoded: Type of an array, map or struct with bytes or decimals in Base64; None for others.
-    """
+    """A member of an envelope, or of its `row`; `encoded` is the type of a nested value with parts in Base64."""
 
     row: str
     field: Field

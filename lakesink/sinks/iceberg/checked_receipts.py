@@ -166,7 +166,7 @@ def count_votes(
 
     `changes_by_key` is true if the rows are changes, and false if they are only appended.
     """
-    receipts = sorted(map(opened, encoded), key=lambda receipt: receipt.task)
+    receipts = sorted(map(decoded, encoded), key=lambda receipt: receipt.task)
     groups = written.groups(receipts)
     [(_, of_job), *rest] = groups
     for table, some in groups:
@@ -198,7 +198,7 @@ def is_data_file(path: str, folder: str, file_stem: str, task: int | None = None
     return is_under(path, folder) and is_location(path, folder, file_stem, task)
 
 
-def opened(data: bytes) -> Receipt:
+def decoded(data: bytes) -> Receipt:
     """The receipt in these bytes; raises WriteError if there is none."""
     try:
         return decode(data)
@@ -275,10 +275,7 @@ def _left(receipts: Iterable[Receipt]) -> int:
 
 
 def _written_under(table: Table, receipts: Sequence[Receipt]) -> Schema:
-    """The schema of all files, perhaps not the current one: an earlier process may have planned the tasks.
-
-    The commit checks whether the table still accepts files of this schema.
-    """
+    """The schema of all files. An earlier process may have planned the tasks: the commit checks if it still holds."""
     schema_ids = {receipt.schema_id for receipt in receipts} or {table.schema().schema_id}
     known = [schema for schema in table.metadata.schemas if schema_ids == {schema.schema_id}]
     if not known:

@@ -13,7 +13,7 @@ from lakesink.rows.expectations import Expected, without_marks
 from lakesink.rows.plan import DEBEZIUM, DELETED
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_plan import check_conditions, expected_of, plan_batch
-from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, opened
+from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, decoded
 from lakesink.sinks.iceberg.document_evolution import follow, left_rows, not_written_again, widened_floats
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, prepared_changes
 from lakesink.sinks.iceberg.logs import why_unusable
@@ -62,7 +62,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         run_in_executors: For locating and maintenance; None where there is no session, as in ``format("lakesink")``.
         expected: The expectations of the rows.
         changes: Locates the rows that batches with changes by key replace or delete.
-        side: The participants that get rows beside the table.
+        side_tables: The participants that get rows beside the table.
         target: The table, as the run sees it.
     """
 
@@ -79,12 +79,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     can_write_again: bool = True
     run_in_executors: RunInExecutors | None = None
     expected: tuple[Expected, ...] = field(init=False)
-    side: SideTables = field(init=False)
+    side_tables: SideTables = field(init=False)
     changes: ChangesByKey = field(init=False)
     target: SinkTable = field(init=False)
     _sides: SideFactory = field(init=False)
     _accept_warning: UnusedAcceptWarning = field(init=False)
-    _landed: int | None = field(default=None, init=False)
+    _committed_id: int | None = field(default=None, init=False)
 
     durability = Durability.PREPARED_SURVIVES
 
@@ -94,8 +94,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self.target = SinkTable(*given, self.memory, self.words)
         self._accept_warning = UnusedAcceptWarning(self.settings.accept, "table", self.table, self.key.name)
         self._sides = SideFactory(self.target, IcebergSink, self._accept_warning)
-        self.side = SideTables.of(self.table, self.settings, self.expected, self._sides.participant)
-        self._accept_warning.is_shared = bool(self.side.used)
+        self.side_tables = SideTables.of(self.table, self.settings, self.expected, self._sides.participant)
+        self._accept_warning.is_shared = bool(self.side_tables.used)
         self.changes = ChangesByKey(
             self.settings, self.run_in_executors, self.effects.at_once, self.key.name.startswith(REPLAY)
         )
@@ -108,7 +108,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     @property
     def open_named(self) -> Callable[[str], SideTableSink]:  # type: ignore[override] # read-only
         """See `TwoPhaseCommitSink`."""
-        return self.side.opened
+        return self.side_tables.opened
 
     def begin(self, batch: Batch) -> IcebergTransaction | AlreadyCommitted:
         """Load the table, or create it for a first batch, and decide on the batch."""
@@ -121,7 +121,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         self._accept_warning.after_decision(verdict, batch.batch_id, emit)
         if isinstance(verdict, Refuse):
             refused = refusal(verdict.reason, decision.situation, self.words)
-            raise with_side_tables(refused, table, self.side.all)
+            raise with_side_tables(refused, table, self.side_tables.all)
         if verdict.unverifiable:
             emit(events.EntryUnverifiable(entry.batch_id if entry else -1, self.table, self.key.name))
         if isinstance(verdict, Skip):
@@ -145,7 +145,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if entry is not None:
             self.target.records.follow(entry.batch_id, entry.fingerprint)
         try:
-            sides = self._sides.plans(self.side, decision, write.plan) if verdict.adds_rows else ()
+            sides = self._sides.plans(self.side_tables, decision, write.plan) if verdict.adds_rows else ()
         except WriteError:
             again = fence.decide_on(self.target.load(), batch)
             if isinstance(again.verdict, Skip):  # a rival has committed the batch meanwhile, and later ones
@@ -196,7 +196,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         write = transaction.write
         if write.plan.news is None:  # `count_votes` refuses rows that were left without being asked for
             return None
-        found = [receipt for receipt in map(opened, receipts) if receipt.left is not None and not receipt.refused]
+        found = [receipt for receipt in map(decoded, receipts) if receipt.left is not None and not receipt.refused]
         if not found:
             return None
         followed, following = follow(found, write, transaction.decision.table, self.settings)
@@ -204,12 +204,12 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.memory.refused_keys.update(followed.refused_for_good(self.settings))
         check_conditions(self.settings, following.plan)
         plan = replace(following.plan, news=replace(write.plan.news, is_last=True))
-        doubles = widened_floats(followed, write.plan, map(opened, receipts))
+        doubles = widened_floats(followed, write.plan, map(decoded, receipts))
         if doubles is not None and not self.can_write_again:
             raise not_written_again(doubles, write.table.schema(), write.table.name(), write.plan.batch_id)
-        log = self.side.changelog
+        log = self.side_tables.changelog
         of_job = None if log is None else log.write
-        transaction.sides = self._sides.plans(self.side, transaction.decision, plan)
+        transaction.sides = self._sides.plans(self.side_tables, transaction.decision, plan)
         if doubles is not None or (plan.changes is not None and self.can_write_again):
             transaction.write = replace(following, plan=plan)
             return WriteAgain()
@@ -232,15 +232,15 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             self.expected,
             changes_by_key=changes is not None,
         )
-        self.side.check(counted, batch_id, logs=transaction.logs)
+        self.side_tables.check(counted, batch_id, logs=transaction.logs)
         warnings = self._warnings
         warnings.of_order(batch_id, unkept_field(write.table))
-        warnings.of_rows(batch_id, counted.quality, self.expected, self.side.letters.table)
+        warnings.of_rows(batch_id, counted.quality, self.expected, self.side_tables.letters.table)
         if transaction.writer is not None:
             last = (followed or write).plan
             missing = [name for name in missing_columns(self.schema, last) if changes is None or name != DELETED]
             warnings.of_columns(batch_id, missing, unknown_columns(self.schema, last))
-        changelog = self.side.changelog_of(logs=transaction.logs)
+        changelog = self.side_tables.changelog_of(logs=transaction.logs)
         try:
             prepared = transaction.fence.prepare(
                 transaction.decision,
@@ -272,17 +272,17 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if isinstance(outcome, Committed):
             if self.settings.decode in DEBEZIUM:
                 self._warnings.of_changes(transaction.batch.batch_id, outcome.changes)
-            self._landed = transaction.batch.batch_id
+            self._committed_id = transaction.batch.batch_id
         return outcome
 
     def maintain(self, *, at_end: bool = False) -> None:
         """See `TwoPhaseCommitSink.maintain`."""
-        if self.settings.maintains and (at_end or self._landed is not None):
+        if self.settings.maintains and (at_end or self._committed_id is not None):
             from lakesink.sinks.iceberg.stream_upkeep import StreamUpkeep  # noqa: PLC0415 - few appends need it
 
-            upkeep = StreamUpkeep(self.target, self.side, self.changes.memory, self._landed, self.run_in_executors)
-            upkeep.run(at_end=at_end)
-        self._landed, self.memory.ended_ms = None, self.effects.monotonic_ms()
+            given = self.target, self.side_tables, self.changes.memory, self._committed_id, self.run_in_executors
+            StreamUpkeep(*given).run(at_end=at_end)
+        self._committed_id, self.memory.ended_ms = None, self.effects.monotonic_ms()
 
     def abort(self, transaction: IcebergTransaction) -> None:
         """Only log: written files stay unreferenced, and nothing of a batch that may still land is deleted."""
@@ -293,12 +293,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         return BatchWarnings(self.table, self.key.name, self.effects.emit, self.memory.reported)
 
     def _check_again(self, transaction: IcebergTransaction, prepared: PreparedBatch) -> None:
-        """Refuse the batch before a side table has its rows, a record its files, or a replay its letters.
-
-        They would stay there.
-
-        Changes are located, too: what refuses them there is found now. On the same head, the commit does not repeat it.
-        """
+        """Refuse the batch before a side table, record or replay has what would stay there. Locates changes, too."""
         found = transaction.fence.decide_on(self.target.load(), transaction.batch)
         if isinstance(found.verdict, Refuse):
             raise refusal(found.verdict.reason, found.situation, self.words)
@@ -316,7 +311,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
 
     def _with_table(self, quality: Quality, transaction: IcebergTransaction) -> Quality:
         """The counts, with the table of the dead letters of this batch and of those before it."""
-        letters, batch = self.side.letters, transaction.batch
+        letters, batch = self.side_tables.letters, transaction.batch
         before = newest_summary(transaction.decision.situation, batch.query_id, batch.batch_id)
         uuid = "" if all(side.logs for side in transaction.sides) else letters.uuid
         since = letters_since(str(before.get(LETTERS_SINCE, "")), batch.batch_id, uuid)

@@ -15,9 +15,9 @@ from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, Unr
 from lakesink.sinks.iceberg.preflight import create_for_rows
 from lakesink.sinks.iceberg.table_layout import check_partitions, check_sort_by
 from lakesink_catalog.commit.batch_change import CommitOptions
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.clock import ClockWatch
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.commit.premises import Path
 from lakesink_catalog.commit.prepared import TableLog

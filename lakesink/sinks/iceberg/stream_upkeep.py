@@ -37,7 +37,7 @@ class StreamUpkeep:
     """
 
     target: SinkTable
-    side: SideTables
+    side_tables: SideTables
     located: LocateMemory
     batch_id: int | None
     run_in_executors: RunInExecutors | None = None
@@ -58,7 +58,7 @@ class StreamUpkeep:
         own = memories.setdefault("", of_sink)
         of_run = replace(policy, budget=None) if at_end else policy
         self._maintain(target.table, target.load, target.key.branch, of_run, own)
-        for side in self.side.used:
+        for side in self.side_tables.used:
             left = given["budget"] - timedelta(milliseconds=clock() - began)
             if at_end or (side.voted[1] and left > timedelta(0)):
                 of_side = replace(policy, budget=None if at_end else left, where="")

@@ -8,8 +8,8 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import SidePlan
 from lakesink.sinks.iceberg.batch_plan import BatchWrite
 from lakesink.task.task import ParquetTaskWriter
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.decision import Decision
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.located import Locate
 from lakesink_protocol import events
 from lakesink_protocol.events import Listener

@@ -147,11 +147,7 @@ class Clients:
         return f"{last} ({text})" if last and is_time_out(error) else text
 
     def _trouble(self) -> str:
-        """Why no clients can have these properties; empty if they can.
-
-        The client library checks names and values when a client is made, and connects later. Each kind of client has
-        rules of its own.
-        """
+        """Why no clients can have these properties, by the rules of each kind of client; empty if they can."""
         for name in _DEFAULTS:
             if not _WHOLE.fullmatch(str(self.config[name])):
                 return f"{name} must be a whole number, in decimal digits"

@@ -60,7 +60,7 @@ def test_a_handful_of_cells_holds() -> None:
 
 
 FORGETFUL = """
-import lakesink_catalog.commit.fence as commit
+import lakesink_catalog.commit.batch_commit as commit
 from lakesink_protocol.verdict import Commit, Skip
 decide = commit.decide
 def forgetful(situation, accept=None):

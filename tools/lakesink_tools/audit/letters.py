@@ -112,10 +112,7 @@ class SidesOfSink:
         code: Code,
         is_taken: Callable[[str, int], bool] = lambda *_: True,
     ) -> Iterator[Finding | Note]:
-        """Each batch that the table shows has so many `rows` in the side table; none if it states none.
-
-        If `is_taken` is false for a batch, nobody takes its rows in the side table, so they are not compared.
-        """
+        """Each batch that the table shows has its stated `rows` in the side table. What nobody takes is left out."""
         name, keeps = shown(".".join(side.name()), 60), _KEEPS[code]
         writes = cache(lambda query_id: key_of(self.key, query_id, str(self.table.metadata.table_uuid)).name)
         batches = {(one.known_mark.query_id, one.batch_id) for one in self.batches}
@@ -227,10 +224,7 @@ def _letters_of(replay: PastCommit) -> range:
 
 
 def _differing(stated: Iterable[tuple[str, int, range]], found: Iterable[PastCommit]) -> tuple[list[int], int]:
-    """Batches that have another number of rows in the other table, and how many its snapshots no longer show.
-
-    Stated are the application that wrote them there, the batch, and the numbers of rows that may be there.
-    """
+    """Batches with other numbers of rows in the other table than stated, and how many its snapshots no longer show."""
     known = {(batch.application, batch.batch_id): batch for batch in found}
     differing, expired = [], 0
     for name, batch_id, rows in stated:

@@ -28,8 +28,8 @@ from pyiceberg.table.update import SetPropertiesUpdate, TableRequirement, TableU
 
 from lakesink.parquet.filesystem import open_filesystem, shareable_properties
 from lakesink_catalog.commit.batch_change import CommitOptions, batch_change
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.commit.request import build_request, snapshot_time_ms
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_catalog.connect.catalog_failures import catalog_error

@@ -20,10 +20,7 @@ _ONLY_READS = {
 
 
 def _command(name: str, summary: str, text: str, *arguments: click.Parameter) -> click.Command:
-    """A command that calls the function of its name in the module of its name in this package.
-
-    `summary` is the command's line in the list of commands, `text` the first sentence of its own help.
-    """
+    """A command that calls the function of its name in its module; `summary` is its line in the list of commands."""
     function = name.replace("-", "_")
 
     def run(**given: Any) -> Report:

@@ -14,9 +14,9 @@ from pyiceberg.table import Table
 from lakesink.checkpoint.folder import Checkpoint
 from lakesink.settings.settings import Settings
 from lakesink_catalog.commit.batch_change import CommitOptions
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.decision import Decision
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.fence import FencedCommit
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.view import view_table
 from lakesink_catalog.tables.tables import load_table
@@ -139,10 +139,7 @@ class Takeover:
 
 
 def _check_fit(epoch: int, planned: int, done: int) -> None:
-    """Check that the table ends with the batch that Spark completed last, or with the next planned batch.
-
-    `epoch` is the newest batch of Iceberg's own sink in the branch for this query.
-    """
+    """Check that `epoch`, the branch's newest batch, is the last that Spark completed, or the next that is planned."""
     if epoch < done:
         raise _refused(
             f"The table ends with batch {epoch} of this checkpoint, but Spark completed batch {done}.",

@@ -14,7 +14,7 @@ from lakesink.rows.schema import arrow_schema, parse_schema
 from lakesink.rows.side_rows import SidePlan, application_of
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_plan import expected_of
-from lakesink.sinks.iceberg.checked_receipts import judged, opened
+from lakesink.sinks.iceberg.checked_receipts import decoded, judged
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import plan_in_front
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, check_letters, letters_table, other_letters
@@ -197,4 +197,4 @@ class CheckedSink(TwoPhaseCommitSink[CheckedTransaction, CheckedRows]):
 def _apart(receipts: Sequence[bytes]) -> tuple[list[Receipt], list[bytes]]:
     """What the tasks found, and their receipts for the sink behind."""
     pairs = [apart(receipt, 2) for receipt in receipts]
-    return [opened(head) for head, _ in pairs], [own for _, own in pairs]
+    return [decoded(head) for head, _ in pairs], [own for _, own in pairs]

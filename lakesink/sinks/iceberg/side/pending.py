@@ -83,10 +83,8 @@ class _BatchesOfSink:
         return self._queries[application][0]
 
     def _has(self, application: str, batch_id: int) -> bool:
-        """True unless the table lacks a batch with these letters, as far as it tells: expiry may have hidden it.
-
-        False also if the table was rolled back and does not tell how far: the batch may come again.
-        """
+        """False if the table lacks a batch with these letters, or was rolled back and does not tell how far."""
+        # otherwise expiry may have hidden it; after a rollback, the batch may come again
         if application not in self._queries:
             return False
         landed, query_id = self._queries[application]

@@ -117,10 +117,7 @@ class ReplayLoop:
             self._append(of, assignments, step, rows)
 
     def _look(self) -> tuple[OfTable, AllAssignments]:
-        """The tables, in an order in which no later one lacks what an earlier one shows.
-
-        A letter that was rolled back, or dropped with its table, may be in another place since: none of those is taken.
-        """
+        """The tables, in an order in which no later one lacks what an earlier one shows, and no letter has moved."""
         for _ in range(MOST_LOOKS):
             first = self._letters()
             check_letter_table(first)
@@ -235,10 +232,7 @@ def _check_mode(letters: pa.Table, mode: Mode) -> None:
 
 
 def _check_order(sink: Landed, table: Table, settings: Settings) -> None:
-    """Refuse to order changes, or to delete rows, otherwise than the newest batch of the sink: an older one could win.
-
-    It does not tell if its snapshot has expired, or if a column was renamed since.
-    """
+    """Refuse to order changes otherwise than the sink's newest batch, if that tells: an older change could win."""
     texts, lists = read_policy(str(sink.newest_summary().get(POLICY) or ""))
     if Mode.APPEND in (settings.mode, texts.get("mode", Mode.APPEND)):
         return

@@ -20,7 +20,7 @@ from lakesink.rows.plan import WritePlan
 from lakesink.rows.side_rows import digest_sum, side_end
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_plan import BatchWrite
-from lakesink.sinks.iceberg.checked_receipts import opened
+from lakesink.sinks.iceberg.checked_receipts import decoded
 from lakesink.sinks.iceberg.side.side_batches import all_batches
 from lakesink.sinks.iceberg.side.side_table import SideTable, WaysOut, has_gaps, side_plan
 from lakesink_catalog.commit.decision import check_has_head
@@ -179,7 +179,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     def pre_commit(self, transaction: SideTransaction, receipts: Sequence[bytes]) -> PreparedRows | None:
         """Prepare the rows; None if there are none."""
         batch, rows, digests = transaction.batch, 0, []
-        for receipt in map(opened, receipts):
+        for receipt in map(decoded, receipts):
             if receipt.refused:  # the receipts of the sink's own table say why
                 return None
             rows += receipt.rows
@@ -227,12 +227,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         """Nothing is open: files stay unreferenced."""
 
     def _begun(self, batch: Batch, rows: int, fingerprint: str) -> PreparedRows:
-        """The rows of a batch with its open transaction; without one if they are committed, or there are none.
-
-        Raises:
-            WriteError: The table has other rows of this batch, or rows of a later one but none of this.
-            CommitUnresolved: The catalog gives one answer to loads and another one to requests.
-        """
+        """The batch's rows with their open transaction; without it if the table has them, or if there are none."""
         found = PreparedRows(rows, fingerprint)
         self._first = batch.batch_id if self._first is None else self._first
         for _ in range(MOST_LOOKS):

@@ -124,11 +124,7 @@ def plan_of(table: Table, effective: Effective, batch_id: int) -> WritePlan:
 
 
 def _partitions_where(table: Table, where: str) -> Callable[[LiveFile], bool]:
-    """True for files of partitions that can have rows of this condition; files of specs without its columns have none.
-
-    Raises:
-        SettingsError: It is no condition on columns of the present partition spec.
-    """
+    """True for files of partitions that can have rows of this condition; a SettingsError if it has other columns."""
     if not where:
         return lambda _: True
     schema, present = table.schema(), {part.source_id for part in table.spec().fields}

@@ -15,7 +15,7 @@ from threading import Barrier
 
 from pyiceberg.catalog import Catalog
 
-from lakesink_catalog.commit.fence import FencedCommit
+from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.connect.kinds import is_of_one_process
 from lakesink_catalog.read.view import view_table
