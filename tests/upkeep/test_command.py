@@ -97,6 +97,21 @@ def test_a_size_that_is_no_larger_than_a_footer_is_refused(run: Run, catalog: Ca
     assert files(catalog) == 2 * HOURS
 
 
+def test_a_size_given_overrides_a_malformed_property_as_its_message_says(run: Run, catalog: Catalog) -> None:
+    with catalog.load_table(TABLE).transaction() as change:
+        change.set_properties({"write.target-file-size-bytes": "banana"})
+    refused = run("maintain", TABLE)
+    assert (refused.exit_code, "or give the option that overrides it" in refused.stderr) == (2, True)
+    assert found(run("maintain", TABLE, "--target-file-size", "64MB", "--output", "json"))["ended"] == "nothing is due"
+    assert files(catalog) == 2
+
+
+def test_a_condition_on_a_table_without_partitions_is_told_that_there_are_none(run: Run, catalog: Catalog) -> None:
+    create_table(catalog, "demo.plain", pa.schema([("id", pa.int64())]))
+    refused = run("maintain", "demo.plain", "--where", "id = 1")
+    assert (refused.exit_code, "It has: none" in refused.stderr) == (2, True)
+
+
 def test_fewer_files_than_the_least_stay(run: Run, catalog: Catalog) -> None:
     document = found(run("maintain", TABLE, "--min-input-files", str(HOURS + 1), "--output", "json"))
     assert (document["groups"], files(catalog)) == ([], 2 * HOURS)

@@ -1,5 +1,6 @@
 """Maintenance replaces files by others with the same rows, also while others write to the table."""
 
+import errno
 import random
 from dataclasses import replace
 from datetime import timedelta
@@ -12,10 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
+from lakesink.keys.footers import opener
+from lakesink.keys.keys_file import OpenInput
 from lakesink.parquet.files import DataFiles
 from lakesink.sinks.iceberg.upkeep import maintenance
 from lakesink.sinks.iceberg.upkeep import rewrite as rewriting
@@ -439,6 +443,30 @@ def test_tables_of_other_format_versions_are_refused_by_name(tmp_path: Path) -> 
     kept = of_files(tmp_path, 1, properties={"format-version": "1"})
     with pytest.raises(CatalogError, match="format version 1"):
         kept.maintenance().run()
+
+
+def test_a_file_that_could_not_be_opened_once_is_tried_again_by_the_same_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many open files say nothing of a file: the memory of a stream lives as long as its query."""
+    kept = of_files(tmp_path)
+    before, away = kept.rows(), {kept.live().data[2].path}
+
+    def fails_once(table: Table) -> OpenInput:
+        def opened(path: str) -> Any:
+            if path in away:
+                away.remove(path)
+                raise OSError(errno.EMFILE, "Too many open files")
+            return opener(table)(path)
+
+        return opened
+
+    monkeypatch.setattr(maintenance, "opener", fails_once)
+    stream = kept.maintenance()
+    first, second = stream.run(), stream.run()
+    assert [one.reason.partition(":")[0] for one in first.left] == ["failed"]
+    assert ([one.files for one in first.groups], [one.files for one in second.groups]) == ([5], [2])
+    assert (second.left, kept.rows()) == ((), before)
 
 
 def test_an_unreadable_file_stays_alone(tmp_path: Path) -> None:

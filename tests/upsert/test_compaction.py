@@ -337,7 +337,7 @@ def test_a_file_that_is_gone_is_told_and_the_stream_goes_on(tmp_path: Path, told
     outcome = stream.run_changes(12, [[Change(100, 1, "a", "v", Decimal(1))]])
     assert isinstance(outcome, Committed)
     [failed] = [event for event in told if isinstance(event, events.GroupFailed)]
-    assert "cannot be searched" in failed.trouble
+    assert "cannot be read" in failed.trouble
     assert len(compactions(lake)) == 1  # of the others
 
 

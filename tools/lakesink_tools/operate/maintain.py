@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from lakesink.settings.table_settings import Effective
 from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink.sinks.iceberg.upkeep.maintenance import Maintenance
 from lakesink.sinks.iceberg.upkeep.managed import Manager, manager_of
@@ -77,8 +78,10 @@ class Seen:
 
 
 def maintenance_of(catalog: Catalog, table: str, branch: str, policy: Policy) -> Maintenance:
-    """The maintenance of a table by its name."""
-    return Maintenance(partial(load_table, catalog, table), branch, policy)
+    """The maintenance of a table by its name; the policy's size of new files overrides the table's property."""
+    given = {"write.target-file-size-bytes": policy.target_file_size}
+    load = partial(load_table, catalog, table)
+    return Maintenance(load, branch, policy, effective_of=partial(Effective.of, given))
 
 
 def maintain_table(  # noqa: PLR0913 - the options of the command

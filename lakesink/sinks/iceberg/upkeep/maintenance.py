@@ -244,7 +244,7 @@ class _Run:
         except Exception as error:  # noqa: BLE001 - the table is right without it
             self.is_lost |= isinstance(error, Lost)
             named = self.leave([file.path for file in group.files], error)
-            self.of.memory.left |= named
+            self.of.memory.left |= {path: why for path, why in named.items() if not why.startswith("failed:")}
             rest = tuple(file for file in group.files if named and file.path not in named)
             if len(rest) > 1:  # one alone is a group of the next round, if it is due
                 self.due.appendleft(replace(group, files=rest))

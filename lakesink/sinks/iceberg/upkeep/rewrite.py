@@ -3,6 +3,7 @@
 It needs no catalog, so that an executor can do it. A file that cannot be read exactly ends the rewrite of its group.
 """
 
+import errno
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -227,7 +228,9 @@ def _naming(file: InputFile) -> Iterator[None]:
     except (WriteError, pa.ArrowException) as error:  # also a value that a narrower type does not have
         if isinstance(error, WriteError) and not error.code.endswith("TABLE_FILE_UNREADABLE"):
             raise
-        reason = f"unreadable: {describe(error)}"
+        trouble = error.__cause__  # with a number that is not of a file which is gone: another try may succeed
+        may_pass = isinstance(trouble, OSError) and trouble.errno not in (None, errno.ENOENT)
+        reason = f"{'failed' if may_pass else 'unreadable'}: {describe(error)}"
         raise Unsuitable(reason, {file.path: reason}) from error
 
 

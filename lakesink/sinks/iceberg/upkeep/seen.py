@@ -128,7 +128,7 @@ def _partitions_where(table: Table, where: str) -> Callable[[LiveFile], bool]:
     if not where:
         return lambda _: True
     schema, present = table.schema(), {part.source_id for part in table.spec().fields}
-    names = ", ".join(sorted(filter(None, map(schema.find_column_name, present))))
+    names = ", ".join(sorted(filter(None, map(schema.find_column_name, present)))) or "none"
     why = "it is not about partition columns only"
     try:
         condition = parse(where)

@@ -26,6 +26,7 @@ _ENDS = {
     FAILED: "An error ended the run; the groups above stay. Next: correct what it names, and run it again.",
 }
 """Why a run ended, and what to do."""
+_STAY = "Nothing else is due. Next: see what is left and why, and run it again."
 _FAILED = frozenset(("lost", "failed", "unknown", "unreadable", "proof"))
 """Codes of files that a later run compacts, or that an operator must look at; a run never rewrites the others."""
 
@@ -53,32 +54,34 @@ def maintain(  # noqa: PLR0913 - click hands over one argument an option
         return _planned(about, seen)
     with progress(say) as tell:
         done = maintenance.run(lambda group: tell(_in_words(group)))
+    stay = done.ended == NOTHING_DUE and _have_failed(done.left)
     return _report(
         {**about, "ended": done.ended},
-        f"{counted(len(done.groups), 'group')} of files compacted" if done.groups else done.ended,
+        f"{counted(len(done.groups), 'group')} of files compacted" if done.groups or stay else done.ended,
         {"before": done.before, "after": done.after},
         done,
         f"Saved {saving_in_words(done.before, done.after)}." if done.groups else "Nothing was changed.",
-        _ENDS[done.ended],
+        _STAY if stay else _ENDS[done.ended],
     )
 
 
 def _planned(about: dict[str, Any], seen: Seen) -> Report:
     plan = seen.plan
     saving = f"A run would save {saving_in_words(plan.health, plan.expected)}." if plan.groups else "Nothing is due."
+    then = " Next: the same command without --dry-run." if plan.groups and not seen.manager else ""
     return _report(
         about,
         "left alone" if seen.manager else f"{counted(len(plan.groups), 'group')} of files due",
         {"now": plan.health, "expected": plan.expected},
         plan,
         seen.offer if seen.manager else saving,
-        "Nothing was changed." if seen.manager else "Nothing was changed. Next: the same command without --dry-run.",
+        f"Nothing was changed.{then}",
     )
 
 
 def _report(about: dict[str, Any], title: str, health: dict[str, Health], found: Plan | Run, *ends: str) -> Report:
     left = sorted(found.left, key=lambda one: (one.reason, one.path))
-    failed = about.get("ended") == TURN or any(one.reason.partition(":")[0] in _FAILED for one in left)
+    failed = about.get("ended") == TURN or _have_failed(left)
     return Report(
         document={
             **about,
@@ -92,6 +95,10 @@ def _report(about: dict[str, Any], title: str, health: dict[str, Health], found:
         hints=[redact(line) for line in (*_shown(found, left), *ends)],
         exit_code=NOT_WELL if failed else OK,
     )
+
+
+def _have_failed(left: Sequence[LeftFile]) -> bool:
+    return any(one.reason.partition(":")[0] in _FAILED for one in left)
 
 
 def _row(found: Health) -> list[str]:
