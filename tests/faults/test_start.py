@@ -11,6 +11,7 @@ from pyiceberg.types import LongType, NestedField
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.preflight import check_start
 from lakesink_catalog.connect.catalog import FoundCatalog
+from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import LakesinkError, SettingsError, WriteError
 from lakesink_protocol.identity import SinkKey
@@ -62,6 +63,20 @@ def test_columns_that_the_table_lacks_are_refused_and_the_table_is_unchanged(tmp
     Lake.make(tmp_path, schema=Schema(NestedField(1, "k", LongType(), required=True)))
     error = refused(tmp_path, TABLE, "a")
     assert (error.code, error.data) == ("LAKESINK_SCHEMA_MISMATCH", DataState.UNCHANGED.value)
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_maintenance_of_partitions_that_the_table_lacks_is_refused_before_the_start(
+    tmp_path: Path, *, is_there: bool
+) -> None:
+    given: dict[str, Any] = {"partition_by": "k", "create_table": True}
+    if is_there:
+        create_table(Lake.make(tmp_path).catalog, "demo.parts", pa.schema([("k", pa.int64()), ("a", pa.int64())]), "k")
+    start(tmp_path, "demo.parts", "ka", maintenance={"where": "k = 1"}, **given)
+    for wrong in ("a = 1", "K = 1", "nosuch = 1"):
+        error = refused(tmp_path, "demo.parts", "ka", maintenance={"where": wrong}, **given)
+        assert (error.code, error.data) == ("LAKESINK_OPTION_INVALID", DataState.UNCHANGED.value)
+        assert "It has: k" in str(error)
 
 
 def test_a_changelog_with_a_column_that_a_change_may_not_fill_is_refused(tmp_path: Path) -> None:

@@ -102,6 +102,7 @@ def test_a_size_given_overrides_a_malformed_property_as_its_message_says(run: Ru
         change.set_properties({"write.target-file-size-bytes": "banana"})
     refused = run("maintain", TABLE)
     assert (refused.exit_code, "or give the option that overrides it" in refused.stderr) == (2, True)
+    assert "Nothing was written." in refused.stderr
     assert found(run("maintain", TABLE, "--target-file-size", "64MB", "--output", "json"))["ended"] == "nothing is due"
     assert files(catalog) == 2
 

@@ -22,6 +22,7 @@ from lakesink.sinks.iceberg.side.changelog_table import CHANGELOG, changelog_col
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, letters_table, puts_aside
 from lakesink.sinks.iceberg.side.side_table import SideTable, side_plan
 from lakesink.sinks.iceberg.table_layout import check_partitions, check_sort_by
+from lakesink.sinks.iceberg.upkeep.seen import partitions_where
 from lakesink_catalog.commit.decision import check_has_head
 from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import FoundCatalog
@@ -73,6 +74,7 @@ def check_start(
         check_sort_by(target, settings.sort_by)
         if settings.has_changes:
             check_no_equality_deletes(target, key.branch)
+    partitions_where(target, (settings.maintenance or {}).get("where", ""))
     plan = _planned(target, key, settings, schema, case_sensitive=case_sensitive)
     _check_changelog(found, table, key, settings, plan.schema_json, plan.changes)
 

@@ -21,6 +21,7 @@ from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import counted, number, size
+from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import MAIN_BRANCH
 from lakesink_protocol.redact import describe
@@ -134,7 +135,11 @@ def seen_by(maintenance: Maintenance, arguments: str) -> Seen:
     table, branch = maintenance.load(), maintenance.branch
     of_branch = "" if branch == MAIN_BRANCH else f" --branch {shlex.quote(branch)}"
     manager = manager_of(table.catalog.properties, table.metadata.properties)
-    return Seen(f"lakesink maintain {arguments}{of_branch}", manager, maintenance.look())
+    try:
+        plan = maintenance.look()
+    except SettingsError as error:  # no batch is behind it
+        raise error.reworded(data=DataState.UNCHANGED) from None
+    return Seen(f"lakesink maintain {arguments}{of_branch}", manager, plan)
 
 
 def seen_in(table: Table, states: Iterable[SinkState], arguments: str) -> Iterator[tuple[str, Seen | str]]:

@@ -78,7 +78,7 @@ class Seen:
 
     def choose(self, left: Mapping[str, str]) -> tuple[list[Group], dict[str, str]]:
         """The groups that are due; `left` has reasons of files that are known to be unsuitable."""
-        may, spec_id = _partitions_where(self.table, self.policy.where), self.table.spec().spec_id
+        may, spec_id = partitions_where(self.table, self.policy.where), self.table.spec().spec_id
         live = replace(self.live, data=tuple(filter(may, self.live.data)))  # it holds for whole partitions
         limits = Limits(self.target_bytes, self.policy.min_input_files, self.most_bytes, is_spread=self.is_spread)
         return choose(live, spec_id, limits, left)
@@ -123,7 +123,7 @@ def plan_of(table: Table, effective: Effective, batch_id: int) -> WritePlan:
     return with_order(effective.plan(table, FILE_STEM, batch_id, shareable_properties(table.io.properties)), table)
 
 
-def _partitions_where(table: Table, where: str) -> Callable[[LiveFile], bool]:
+def partitions_where(table: Table, where: str) -> Callable[[LiveFile], bool]:
     """True for files of partitions that can have rows of this condition; a SettingsError if it has other columns."""
     if not where:
         return lambda _: True
