@@ -6,7 +6,10 @@ _REFUSED = re.compile(
     r"AWS Error (?:ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID"
     r"|MISSING_AUTHENTICATION_TOKEN|REQUEST_EXPIRED|UNRECOGNIZED_CLIENT|UNKNOWN \(HTTP status 40[13]\))"
 )
-_UNREACHABLE = re.compile(r"AWS Error (?:NETWORK_CONNECTION|REQUEST_TIMEOUT|SERVICE_UNAVAILABLE|SLOW_DOWN)")
+_UNREACHABLE = re.compile(
+    r"AWS Error (?:NETWORK_CONNECTION|REQUEST_TIMEOUT|SERVICE_UNAVAILABLE|SLOW_DOWN|THROTTLING|INTERNAL_FAILURE"
+    r"|UNKNOWN \(HTTP status 5\d\d\))"
+)
 
 
 def storage_trouble(error: OSError) -> str | None:
@@ -15,4 +18,4 @@ def storage_trouble(error: OSError) -> str | None:
     # fsspec's clients raise PermissionError without a number; with a number, it is about a local folder.
     if _REFUSED.search(text) or (isinstance(error, PermissionError) and error.errno is None):
         return "STORAGE_REJECTED"
-    return "STORAGE_UNREACHABLE" if _UNREACHABLE.search(text) else None
+    return "STORAGE_UNREACHABLE" if isinstance(error, TimeoutError) or _UNREACHABLE.search(text) else None
