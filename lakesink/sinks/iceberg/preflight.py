@@ -28,12 +28,7 @@ from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import FoundCatalog
 from lakesink_catalog.spark_types import sql_name
 from lakesink_catalog.tables.arrow_schema import iceberg_schema, with_identifier_fields
-from lakesink_catalog.tables.partition_by import (
-    parse_partition_by,
-    parse_sort_by,
-    parse_sort_terms,
-    parse_terms,
-)
+from lakesink_catalog.tables.partition_by import parse_partition_by, parse_sort_by, parse_sort_terms, parse_terms
 from lakesink_catalog.tables.tables import FORMAT_VERSION, TABLE_MISSING, create_table, load_table, parse_identifier
 from lakesink_protocol.catalogue import DataState
 from lakesink_protocol.errors import BatchRefused, CatalogError, LakesinkError, SettingsError, WriteError
