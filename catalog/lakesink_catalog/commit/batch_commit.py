@@ -360,8 +360,8 @@ class _Attempts:
         return None if isinstance(decision.verdict, Commit) else self._found(decision, number)
 
     def _found(self, decision: Decision, number: int) -> Outcome:
-        """The outcome. Only after an answer without the parent does the table show what the catalog leaves out."""
-        # if no answer came, a missing tag proves nothing: somebody may have removed it
+        """The outcome. If an answer lacked the parent of this snapshot, the table shows what the catalog leaves out."""
+        # without an answer, a missing tag does not show that the catalog leaves tags out: somebody may have removed it
         ours = decision.situation.view.snapshots.get(self.prepared.snapshot_id)
         self.fence.left_out.parents |= self._parent_missed and self._lacks_parent(ours)
         if self._parent_missed and self._request is not None:

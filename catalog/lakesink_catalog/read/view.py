@@ -89,8 +89,8 @@ def _branch_contains(metadata: TableMetadata, io: FileIO, head: int | None, snap
 
 
 def _content_is_under(metadata: TableMetadata, io: FileIO, head: int, snapshot_id: int) -> bool:
-    """True if the head has every manifest of the older snapshot. One that added no row has none, and misses nothing."""
-    older, newer = metadata.snapshot_by_id(snapshot_id), metadata.snapshot_by_id(head)
+    """True if the head has every manifest of the older snapshot. A batch without rows has none: nothing is missing."""
+    older, newer = map(snapshots_by_id(metadata).get, (snapshot_id, head))
     if older is None or newer is None:
         return False
     lists = [read_manifest_list(io.new_input(snapshot.manifest_list)) for snapshot in (older, newer)]
