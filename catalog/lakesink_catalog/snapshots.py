@@ -1,6 +1,5 @@
 """The snapshots of a table by their ids, so that a commit does not read thousands of them to find one."""
 
-import operator
 from collections import deque
 from collections.abc import Mapping, Sequence
 
@@ -12,17 +11,21 @@ _KNOWN: deque[tuple[Sequence[Snapshot], Mapping[int, Snapshot]]] = deque(maxlen=
 
 
 def snapshots_by_id(metadata: TableMetadata) -> Mapping[int, Snapshot]:
-    """All snapshots by id; of a state that follows a known one, only new snapshots are read."""
-    snapshots, known = metadata.snapshots, tuple(reversed(_KNOWN))
-    for of, found in known:
+    """All snapshots by id; they are read once for each state of a table, see `with_added`."""
+    snapshots = metadata.snapshots
+    for of, found in reversed(tuple(_KNOWN)):
         if of is snapshots:
             return found
-    before, found = next((one for one in known if begins_with(snapshots, one[0])), ((), {}))
-    found = {**found, **{one.snapshot_id: one for one in snapshots[len(before) :]}}
+    return _remember(snapshots, {one.snapshot_id: one for one in snapshots})
+
+
+def with_added(base: TableMetadata, added: Sequence[Snapshot]) -> list[Snapshot]:
+    """The snapshots of the state after this one. Of them, only the added ones will be read."""
+    snapshots = [*base.snapshots, *added]
+    _remember(snapshots, {**snapshots_by_id(base), **{one.snapshot_id: one for one in added}})
+    return snapshots
+
+
+def _remember(snapshots: Sequence[Snapshot], found: Mapping[int, Snapshot]) -> Mapping[int, Snapshot]:
     _KNOWN.append((snapshots, found))
     return found
-
-
-def begins_with(elements: Sequence[object], known: Sequence[object]) -> bool:
-    """True if the known ones are the first elements, as the same objects."""
-    return len(known) <= len(elements) and all(map(operator.is_, known, elements))

@@ -7,7 +7,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import LongType, NestedField
 
-from lakesink_catalog.snapshots import snapshots_by_id
+from lakesink_catalog.snapshots import snapshots_by_id, with_added
 from testkit.tasks import table_in_memory
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
@@ -38,7 +38,8 @@ def test_each_state_of_each_table_has_its_own_snapshots_by_id() -> None:
             case 2:
                 tables[at] = list(tables[chance.randrange(3)])
             case _:
-                tables[at] = [*old, a_snapshot(len(old))] if len(old) not in {one.snapshot_id for one in old} else old
+                new = [] if len(old) in {one.snapshot_id for one in old} else [a_snapshot(len(old))]
+                tables[at] = with_added(metadata_of(old), new)
         metadata = metadata_of(tables[chance.randrange(3)])
         found = snapshots_by_id(metadata)
         assert list(found) == [one.snapshot_id for one in metadata.snapshots]
@@ -56,9 +57,10 @@ def test_only_new_snapshots_of_a_known_table_are_read() -> None:
     history: list[Snapshot] = [
         Read(snapshot_id=number, timestamp_ms=1, manifest_list="file:///a.avro") for number in range(500)
     ]
-    snapshots_by_id(metadata_of(history))
+    before = metadata_of(history)
+    snapshots_by_id(before)
     reads.clear()
-    longer = metadata_of([*history, a_snapshot(500)])
+    longer = metadata_of(with_added(before, [a_snapshot(500)]))
     assert len(snapshots_by_id(longer)) == 501
     assert snapshots_by_id(longer.model_copy()) is snapshots_by_id(longer)
     assert reads == []

@@ -41,7 +41,7 @@ from sqlalchemy.exc import DBAPIError
 from lakesink_catalog.connect.catalog_failures import METADATA_UNREADABLE
 from lakesink_catalog.connect.kinds import READING
 from lakesink_catalog.connect.turns import TakesTurns, Turns
-from lakesink_catalog.snapshots import begins_with, snapshots_by_id
+from lakesink_catalog.snapshots import snapshots_by_id, with_added
 from lakesink_protocol.verdict import SUPPORTED_FORMAT_VERSION
 
 PIECE_BYTES = 256 * 1024
@@ -50,24 +50,23 @@ _KEY, _ARRAY = b'"snapshots"', b'"snapshots":['
 
 @dataclass(frozen=True, slots=True)
 class ListJson:
-    """A list of one metadata file and its JSON, in pieces that consecutive metadata files share.
+    """The JSON of a list in one metadata file, in pieces that consecutive metadata files share.
 
     A metadata file repeats all snapshots of the one before it, and nearly always byte by byte. So the writer converts
     only new snapshots to JSON, and the reader of a file that another process wrote parses only new ones.
 
     Attributes:
+        count: Elements of the list.
         pieces: The JSON of some elements, joined by commas. The writer puts a comma between two pieces.
     """
 
-    elements: Sequence[BaseModel] = ()
+    count: int = 0
     pieces: tuple[bytes, ...] = ()
 
     def extended_to(self, elements: Sequence[BaseModel], *, exclude_none: bool) -> "ListJson":
-        """The JSON of `elements`. If they begin with the current ones, only the new ones are converted."""
-        same = begins_with(elements, self.elements)
-        known, new = (self.pieces, elements[len(self.elements) :]) if same else ((), elements)
-        texts = (one.model_dump_json(exclude_none=exclude_none).encode() for one in new)
-        return ListJson(elements, tuple(_pieces(known, texts)))
+        """The JSON of a list that begins with this one. Only the new elements are converted."""
+        texts = (one.model_dump_json(exclude_none=exclude_none).encode() for one in elements[self.count :])
+        return ListJson(len(elements), tuple(_pieces(self.pieces, texts)))
 
     @property
     def text(self) -> Iterator[bytes]:
@@ -106,10 +105,11 @@ class HistoryJson:
 NONE_KNOWN = HistoryJson()
 
 
-def grown(data: bytes, known: ListJson) -> TableMetadata | None:
+def grown(data: bytes, before: TableMetadata, known: ListJson) -> TableMetadata | None:
     """The metadata in a file whose snapshots begin with the known ones; None if they do not.
 
-    The known ones are taken over as they are, because their bytes are the same. An error of PyIceberg is raised.
+    The known ones, the first of the metadata before, are taken over as they are, because their bytes are the same. An
+    error of PyIceberg is raised.
     """
     start = data.find(_ARRAY) + len(_ARRAY)
     end = known.end_in(data, start) if data.count(_KEY) == 1 else None
@@ -118,7 +118,7 @@ def grown(data: bytes, known: ListJson) -> TableMetadata | None:
     rest = data[:start] + data[end:].removeprefix(b",")
     metadata = TableMetadataUtil.parse_raw(rest.decode())
     share_fields_sets([*metadata.snapshots, *(one.summary for one in metadata.snapshots)])
-    return metadata.model_copy(update={"snapshots": [*known.elements, *metadata.snapshots]})
+    return metadata.model_copy(update={"snapshots": [*before.snapshots[: known.count], *metadata.snapshots]})
 
 
 def _pieces(known: Sequence[bytes], texts: Iterable[bytes]) -> Iterator[bytes]:
@@ -236,7 +236,7 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
         after = Table(current.name(), metadata, current.metadata_location, current.io, current.catalog)
         location = after.location_provider().new_table_metadata_file_location(int(found[1]) + 1 if found else 0)
         cached = self._cached.get(name)
-        known = cached.json if cached is not None else NONE_KNOWN
+        known = cached.json if cached and cached.location == current.metadata_location else NONE_KNOWN
         written = write_metadata(metadata, known, current.io.new_output(location))
         self._swap(name, current.metadata_location, location)
         self._cached[name] = CachedMetadata(location, metadata, written)
@@ -248,8 +248,8 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
             return None
         with _naming(location), self._load_file_io(location=location).new_input(location).open() as stream:
             data = Compressor.get_compressor(location).stream_decompressor(stream).read()
-            metadata = grown(data, before.json.snapshots)
-        return None if metadata is None else CachedMetadata(location, metadata, before.json)
+            metadata = grown(data, before.metadata, before.json.snapshots)
+        return None if metadata is None else CachedMetadata(location, metadata, HistoryJson(before.json.snapshots))
 
     def _swap(self, name: Identifier, before: str, after: str) -> None:
         swap = update(IcebergTables).where(*self._row(name), IcebergTables.metadata_location == before)
@@ -333,7 +333,7 @@ def updated_metadata(base: TableMetadata, updates: tuple[TableUpdate, ...], loca
     log = [*base.metadata_log, *after.metadata_log]
     return after.model_copy(
         update={
-            "snapshots": [*base.snapshots, *added],
+            "snapshots": with_added(base, added),
             "snapshot_log": [*base.snapshot_log, *after.snapshot_log],
             "metadata_log": log[-_most_metadata(after) :] if after.metadata_log else log,
         }
