@@ -1,31 +1,35 @@
 """The snapshots of a table by their ids, so that a commit does not read thousands of them to find one."""
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-_KNOWN: deque[tuple[Sequence[Snapshot], Mapping[int, Snapshot]]] = deque(maxlen=8)
-"""Of the newest states of tables. Nobody changes a list of snapshots: each commit makes a longer one."""
+_KNOWN: OrderedDict[UUID, tuple[Sequence[Snapshot], Mapping[int, Snapshot]]] = OrderedDict()
+"""Of the newest state of each table. Nobody changes a list of snapshots: each commit makes a longer one."""
+_MOST_TABLES = 64
 
 
 def snapshots_by_id(metadata: TableMetadata) -> Mapping[int, Snapshot]:
-    """All snapshots by id; they are read once for each state of a table, see `with_added`."""
-    snapshots = metadata.snapshots
-    for of, found in reversed(tuple(_KNOWN)):
-        if of is snapshots:
-            return found
-    return _remember(snapshots, {one.snapshot_id: one for one in snapshots})
+    """All snapshots by id. A commit does not read them all for the next state of the table, see `with_added`."""
+    of, found = _KNOWN.get(metadata.table_uuid, (None, {}))
+    if of is not metadata.snapshots:
+        found = {one.snapshot_id: one for one in metadata.snapshots}
+        _remember(metadata, metadata.snapshots, found)
+    return found
 
 
 def with_added(base: TableMetadata, added: Sequence[Snapshot]) -> list[Snapshot]:
-    """The snapshots of the state after this one. Of them, only the added ones will be read."""
+    """The snapshots of the next state of the table."""
     snapshots = [*base.snapshots, *added]
-    _remember(snapshots, {**snapshots_by_id(base), **{one.snapshot_id: one for one in added}})
+    _remember(base, snapshots, {**snapshots_by_id(base), **{one.snapshot_id: one for one in added}})
     return snapshots
 
 
-def _remember(snapshots: Sequence[Snapshot], found: Mapping[int, Snapshot]) -> Mapping[int, Snapshot]:
-    _KNOWN.append((snapshots, found))
-    return found
+def _remember(of: TableMetadata, snapshots: Sequence[Snapshot], found: Mapping[int, Snapshot]) -> None:
+    _KNOWN.pop(of.table_uuid, None)
+    _KNOWN[of.table_uuid] = (snapshots, found)
+    if len(_KNOWN) > _MOST_TABLES:
+        _KNOWN.popitem(last=False)

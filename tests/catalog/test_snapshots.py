@@ -13,8 +13,11 @@ from testkit.tasks import table_in_memory
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 
 
-def metadata_of(found: list[Snapshot]) -> TableMetadata:
-    return table_in_memory(SCHEMA).metadata.model_copy(update={"snapshots": found})
+TABLES = [table_in_memory(SCHEMA).metadata for _ in range(3)]
+
+
+def state_of(table: int, found: list[Snapshot]) -> TableMetadata:
+    return TABLES[table].model_copy(update={"snapshots": found})
 
 
 def a_snapshot(number: int) -> Snapshot:
@@ -39,8 +42,9 @@ def test_each_state_of_each_table_has_its_own_snapshots_by_id() -> None:
                 tables[at] = list(tables[chance.randrange(3)])
             case _:
                 new = [] if len(old) in {one.snapshot_id for one in old} else [a_snapshot(len(old))]
-                tables[at] = with_added(metadata_of(old), new)
-        metadata = metadata_of(tables[chance.randrange(3)])
+                tables[at] = with_added(state_of(at, old), new)
+        at = chance.randrange(3)
+        metadata = state_of(at, tables[at])
         found = snapshots_by_id(metadata)
         assert list(found) == [one.snapshot_id for one in metadata.snapshots]
         assert all(found[one.snapshot_id] is one for one in metadata.snapshots)
@@ -57,10 +61,10 @@ def test_only_new_snapshots_of_a_known_table_are_read() -> None:
     history: list[Snapshot] = [
         Read(snapshot_id=number, timestamp_ms=1, manifest_list="file:///a.avro") for number in range(500)
     ]
-    before = metadata_of(history)
+    before = state_of(0, history)
     snapshots_by_id(before)
     reads.clear()
-    longer = metadata_of(with_added(before, [a_snapshot(500)]))
+    longer = state_of(0, with_added(before, [a_snapshot(500)]))
     assert len(snapshots_by_id(longer)) == 501
     assert snapshots_by_id(longer.model_copy()) is snapshots_by_id(longer)
     assert reads == []
