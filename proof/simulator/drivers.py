@@ -308,6 +308,7 @@ class Stream:
             jitter=world.random.random,
             new_snapshot_id=lambda: world.random.choice(SNAPSHOT_IDS),
             at_once=map,
+            beside=map,
             turn=self.turns.at,
             emit=LISTENERS.also(self._watch),
         )

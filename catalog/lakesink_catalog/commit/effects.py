@@ -2,10 +2,11 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pyiceberg.io import FileIO
@@ -21,9 +22,9 @@ from lakesink_protocol import events
 AT_ONCE = 16
 
 
-def at_once(function: Callable[[Any], Any], things: Sequence[Any]) -> Iterator[Any]:
+def at_once(function: Callable[[Any], Any], things: Iterable[Any], threads: int = AT_ONCE) -> Iterator[Any]:
     """The function's results. It runs in parallel, because each call waits for the storage."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         yield from pool.map(function, things)
 
 
@@ -32,6 +33,7 @@ class Effects:
     """Clock, sleep, randomness, threads and listeners, injected so that tests and simulators control them.
 
     Attributes:
+        beside: Calls a function with one thing after the other, while the caller makes the next ones.
         jitter: A number in [0, 1).
         new_snapshot_id: A random id of `SNAPSHOT_IDS`.
         storage_time_ms: The storage's own time of a file; None if the storage does not report one.
@@ -45,6 +47,7 @@ class Effects:
     new_snapshot_id: Callable[[], int] = field(
         default=lambda: SNAPSHOT_IDS.start + secrets.randbelow(len(SNAPSHOT_IDS))
     )
+    beside: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = field(default=partial(at_once, threads=1))
     at_once: AtOnce = field(default=at_once)
     storage_time_ms: Callable[[FileIO, str], int | None] = field(default=modified_ms)
     turn: Callable[[Table, events.Listener], AbstractContextManager[None]] = field(default=turn_at)

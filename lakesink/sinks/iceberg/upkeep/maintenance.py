@@ -231,7 +231,11 @@ class _Run:
             answers = [] if run is None else run(rewrite_in_executor, [work for _, work in works])
             for (group, work), answer in zip_longest(works, answers):
                 with self._leaving(group):
-                    new = answered(answer, table, work) if run else rewrite(work, opener(table), storage)
+                    new = (
+                        answered(answer, table, work)
+                        if run
+                        else rewrite(work, opener(table), storage, of.effects.beside)
+                    )
                     self._commit(group, work, new, began_ms)
 
     @contextmanager

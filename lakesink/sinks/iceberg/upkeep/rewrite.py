@@ -40,6 +40,7 @@ from lakesink_protocol.redact import describe
 _AT_ONCE_BYTES, _WHOLE_BYTES = 4 * 2**20, 64 * 2**20
 CHUNK_BYTES = 32 * 2**20
 """Of Arrow memory: rows that are written at once, often in the driver."""
+Beside = Callable[[Callable[[ContentFile], ContentFile], Iterable[ContentFile]], Iterable[ContentFile]]
 _Found = tuple[pa.StructType, Mapping[int, pa.Scalar]]
 
 
@@ -89,10 +90,10 @@ class Rewritten:
             raise Unsuitable(f"{PROOF}: not all live rows were written once")
 
 
-def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None) -> Rewritten:
+def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None, beside: Beside = map) -> Rewritten:
     """Write the live rows of a group, and compare what the new files hold with what was read.
 
-    After a failure, a file that was never closed is removed.
+    After a failure, a file that was never closed is removed. New files are read `beside` the writing of the next ones.
 
     Raises:
         Unsuitable: Files must stay, or the proof failed.
@@ -100,23 +101,33 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None) 
     """
     reader = _Reader(work, open_input)
     reader.check_all()
-    written, origins = list[ContentFile](), Origins()
+    origins = Origins()
     given: dict[Partition, Figures] = defaultdict(lambda: Figures(work.verify))
-    new = DataFiles.of(work.plan, 0, written.append, storage)
-    try:
-        for partition, rows, numbers in _parts(reader, new):
-            given[partition].add(rows)
-            origins.add(partition, numbers)
-            new.write(partition, rows)
-        new.close()
-    except BaseException:  # any end must remove an open file; it is raised again
-        new.abandon()
-        raise
     found: dict[Partition, Figures] = defaultdict(lambda: Figures(work.verify))
-    for file in written:
+
+    def write() -> Iterator[ContentFile]:
+        closed = deque[ContentFile]()
+        new = DataFiles.of(work.plan, 0, closed.append, storage)
+        try:
+            for partition, rows, numbers in _parts(reader, new):
+                given[partition].add(rows)
+                origins.add(partition, numbers)
+                new.write(partition, rows)
+                while closed:
+                    yield closed.popleft()
+            new.close()
+            yield from closed
+        except BaseException:  # any end must remove an open file; it is raised again
+            new.abandon()
+            raise
+
+    def read_again(file: ContentFile) -> ContentFile:
         with reader.opened(InputFile(file.path, file.file_size_bytes, file.record_count)) as parquet:
             for batch in parquet.iter_batches(rows_at_once(parquet, _AT_ONCE_BYTES), use_threads=False):
                 found[file.partition].add(pa.Table.from_batches([batch]))
+        return file
+
+    written = list(beside(read_again, write()))
     for partition in given.keys() | found.keys():
         if what := given[partition].difference(found[partition]):
             raise Unsuitable(f"{PROOF}: the {what} changed")
