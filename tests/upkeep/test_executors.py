@@ -16,8 +16,8 @@ from lakesink.keys.work import from_bytes, to_bytes
 from lakesink.rows.plan import WritePlan
 from lakesink.sinks.iceberg.upkeep import maintenance
 from lakesink.sinks.iceberg.upkeep.choose import Limits, choose
-from lakesink.sinks.iceberg.upkeep.in_executors import FILES, FIRST, RECEIPT, WHY
 from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink.sinks.iceberg.upkeep.rewrite import FILES, FIRST, RECEIPT, WHY
 from lakesink.sinks.iceberg.upkeep.seen import plan_of
 from lakesink.spark.spark_errors import QueryStopped
 from lakesink_catalog.manifests.live import LiveFiles

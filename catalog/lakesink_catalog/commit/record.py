@@ -9,7 +9,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 from lakesink_protocol import events
 from lakesink_protocol.identity import Batch
@@ -36,11 +36,12 @@ class PreparedRecords(ABC):
 
     def find(self, batch: Batch) -> dict[str, dict[str, Any]] | None:
         """Payloads by participant in the record of exactly this batch, if the record is complete and young enough."""
-        body = self._body(self._path(batch))
+        body = self._body(self._path(batch.batch_id, batch.fingerprint))
         if body is None or body.get("batch") != self._identity(batch):
             return None
         created_ms, participants = body.get("created_ms"), body.get("participants")
-        if type(created_ms) is not int or not _is_payloads(participants):
+        sound = isinstance(participants, dict) and all(isinstance(one, dict) for one in participants.values())
+        if type(created_ms) is not int or not sound:
             self.emit(events.PreparedDropped("malformed", batch.batch_id))
             return None
         age_ms = self.now_ms() - created_ms
@@ -61,7 +62,7 @@ class PreparedRecords(ABC):
             separators=(",", ":"),
         ).encode()
         self.emit(events.RecordDue(batch.batch_id))
-        self._write(self._path(batch), _digest(body) + b"\n" + body)
+        self._write(self._path(batch.batch_id, batch.fingerprint), _digest(body) + b"\n" + body)
         self.emit(events.RecordStored(batch.batch_id))
 
     def follow(self, batch_id: int, fingerprint: str) -> None:
@@ -71,7 +72,7 @@ class PreparedRecords(ABC):
         behind. The fingerprint comes from the table and is not trusted: it must not lead to another file.
         """
         if _FINGERPRINT.fullmatch(fingerprint):
-            self._last_landed = self._last_landed or self._named(batch_id, fingerprint)
+            self._last_landed = self._last_landed or self._path(batch_id, fingerprint)
 
     def before(self) -> dict[str, Any] | None:
         """The record that the next `landed` removes, untrusted; None if there is none that can be read."""
@@ -81,7 +82,7 @@ class PreparedRecords(ABC):
     def landed(self, batch: Batch) -> None:
         """Remove the record of the batch before this one, by its exact name; a failure only leaves a small file."""
         self.emit(events.BatchLanded(batch.batch_id))
-        previous, self._last_landed = self._last_landed, self._path(batch)
+        previous, self._last_landed = self._last_landed, self._path(batch.batch_id, batch.fingerprint)
         if previous is None or previous == self._last_landed:
             return
         try:
@@ -105,10 +106,7 @@ class PreparedRecords(ABC):
     def _remove(self, path: str) -> None:
         """Remove one file."""
 
-    def _path(self, batch: Batch) -> str:
-        return self._named(batch.batch_id, batch.fingerprint)
-
-    def _named(self, batch_id: int, fingerprint: str) -> str:
+    def _path(self, batch_id: int, fingerprint: str) -> str:
         return f"{self.folder}/{batch_id}-{fingerprint}.json"
 
     def _body(self, path: str) -> dict[str, Any] | None:
@@ -137,10 +135,6 @@ def parse_record(data: bytes) -> dict[str, Any] | None:
 def batch_identity(batch: Batch) -> dict[str, Any]:
     """The part of a record's identity that every sink has."""
     return {"batch_id": batch.batch_id, "query_id": batch.query_id, "fingerprint": batch.fingerprint}
-
-
-def _is_payloads(participants: Any) -> TypeGuard[dict[str, dict[str, Any]]]:
-    return isinstance(participants, dict) and all(isinstance(payload, dict) for payload in participants.values())
 
 
 def _digest(body: bytes) -> bytes:

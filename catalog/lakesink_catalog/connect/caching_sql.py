@@ -331,20 +331,15 @@ def updated_metadata(base: TableMetadata, updates: tuple[TableUpdate, ...], loca
     added = after.snapshots[len(kept) :]
     share_fields_sets([*added, *(one.summary for one in added), *after.snapshot_log])
     log = [*base.metadata_log, *after.metadata_log]
+    default = TableProperties.METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT  # by PyIceberg's rule
+    most = property_as_int(after.properties, TableProperties.METADATA_PREVIOUS_VERSIONS_MAX, default)
     return after.model_copy(
         update={
             "snapshots": with_added(base, added),
             "snapshot_log": [*base.snapshot_log, *after.snapshot_log],
-            "metadata_log": log[-_most_metadata(after) :] if after.metadata_log else log,
+            "metadata_log": log[-max(1, default if most is None else most) :] if after.metadata_log else log,
         }
     )
-
-
-def _most_metadata(metadata: TableMetadata) -> int:
-    """Entries of the metadata log, by PyIceberg's rule."""
-    default = TableProperties.METADATA_PREVIOUS_VERSIONS_MAX_DEFAULT
-    most = property_as_int(metadata.properties, TableProperties.METADATA_PREVIOUS_VERSIONS_MAX, default)
-    return max(1, default if most is None else most)
 
 
 def check_schema_ids(base: TableMetadata, updates: Iterable[TableUpdate]) -> None:

@@ -50,10 +50,7 @@ def _skip_long(data: bytes, at: int) -> int:
 
 
 def _skip_bytes(data: bytes, at: int) -> int:
-    size, at = avro_values.read_long(data, at)
-    if not 0 <= size <= len(data) - at:
-        raise avro_values.Malformed("a text or bytes of an impossible size")
-    return at + size
+    return avro_values.read_bytes(data, at)[1]
 
 
 def _checked(kind: str) -> Skipper:

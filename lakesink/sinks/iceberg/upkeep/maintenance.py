@@ -20,11 +20,10 @@ from lakesink.sinks.iceberg.upkeep import reports
 from lakesink.sinks.iceberg.upkeep.choose import MOST_ROWS, Group, Pace
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
 from lakesink.sinks.iceberg.upkeep.health import Health
-from lakesink.sinks.iceberg.upkeep.in_executors import rewrite_in_executor
 from lakesink.sinks.iceberg.upkeep.policy import Policy
 from lakesink.sinks.iceberg.upkeep.replacing import Lost, Replacement, answered
 from lakesink.sinks.iceberg.upkeep.reports import GroupDone, GroupDue, LeftFile, Plan, Report, after
-from lakesink.sinks.iceberg.upkeep.rewrite import Rewritten, Work, rewrite
+from lakesink.sinks.iceberg.upkeep.rewrite import Rewritten, Work, rewrite, rewrite_in_executor
 from lakesink.sinks.iceberg.upkeep.seen import Seen, plan_of
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
 from lakesink_catalog.commit.effects import Effects

@@ -23,9 +23,8 @@ from lakesink.parquet.positions import below
 from lakesink.sinks.iceberg.checked_receipts import Written, count_votes
 from lakesink.sinks.iceberg.upkeep.choose import place_of, why_left
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
-from lakesink.sinks.iceberg.upkeep.in_executors import FILES, FIRST, RECEIPT, WHY
 from lakesink.sinks.iceberg.upkeep.origins import Origins, live_numbers
-from lakesink.sinks.iceberg.upkeep.rewrite import Rewritten, Work
+from lakesink.sinks.iceberg.upkeep.rewrite import FILES, FIRST, RECEIPT, WHY, Rewritten, Work
 from lakesink_catalog.commit.change_commit import Applied, ChangeCommit
 from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles

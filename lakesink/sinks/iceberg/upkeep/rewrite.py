@@ -4,6 +4,7 @@ It needs no catalog, so that an executor can do it. A file that cannot be read e
 """
 
 import errno
+import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,8 +20,9 @@ from pyroaring import BitMap64
 from lakesink.keys.footers import open_parquet
 from lakesink.keys.keys_file import OpenInput
 from lakesink.keys.locate_errors import file_unreadable, reading
+from lakesink.keys.work import to_bytes
 from lakesink.parquet.files import DataFiles
-from lakesink.parquet.filesystem import NewFiles, many_at_once, scheme_of
+from lakesink.parquet.filesystem import NewFiles, many_at_once, open_input, scheme_of
 from lakesink.parquet.order import sort_keys
 from lakesink.parquet.partitions import Partition, group
 from lakesink.parquet.positions import in_order, mask_of
@@ -35,12 +37,15 @@ from lakesink.sinks.iceberg.upkeep.proof import PROOF, Figures, check_nulls, nul
 from lakesink.sinks.iceberg.upkeep.sorting import sorted_ranges
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
+from lakesink_protocol.receipt import Receipt, encode
 from lakesink_protocol.redact import describe
 
 _AT_ONCE_BYTES, _WHOLE_BYTES = 4 * 2**20, 64 * 2**20
 CHUNK_BYTES = 32 * 2**20
 """Of Arrow memory: rows that are written at once, often in the driver."""
 Beside = Callable[[Callable[[ContentFile], ContentFile], Iterable[ContentFile]], Iterable[ContentFile]]
+RECEIPT, WHY, FILES, FIRST = b"receipt", b"why", b"files", b"first"
+"""Of the metadata of an answer: a receipt, or why the group stays, with reasons by path; and the group's first path."""
 _Found = tuple[pa.StructType, Mapping[int, pa.Scalar]]
 
 
@@ -134,6 +139,22 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None, 
     return Rewritten(written, origins)
 
 
+def rewrite_in_executor(work: Work) -> bytes:
+    """Rewrite a group: its receipt and the origins of its rows, or the reason why it stays, as an Arrow IPC stream."""
+    plan, numbers, about = work.plan, pa.nulls(0, pa.int64()), {FIRST: work.files[0].path.encode()}
+    try:
+        done = rewrite(work, lambda location: open_input(location, plan.file_io, plan.catalog_name))
+    except Exception as error:  # noqa: BLE001 - else Spark would end the other groups of the job too
+        of_files = error.files if isinstance(error, Unsuitable) else {}
+        why = str(error) if isinstance(error, Unsuitable) else f"failed: {describe(error, plan.file_io)}"
+        about |= {WHY: why.encode(), FILES: json.dumps(dict(of_files)).encode()}
+    else:
+        rows, numbers = sum(file.record_count for file in done.files), done.origins.numbers_in(done.files)
+        receipt = Receipt(0, rows, tuple(done.files), schema_id=plan.schema_id, premises=plan.premises)
+        about[RECEIPT] = encode(receipt)
+    return to_bytes(pa.table({"number": numbers}).replace_schema_metadata(about))
+
+
 @dataclass
 class _Reader:
     """Reads the rows of a group's files in the table's columns; the content of a small group is kept."""
@@ -150,8 +171,8 @@ class _Reader:
         """Raise Unsuitable with all files that must stay, as far as their footers show it."""
         files = [file for file in self.work.files if len(file.deleted) < file.rows]
         keeps = sum(file.size_bytes for file in files) <= _WHOLE_BYTES
-        read = partial(self._open, keeps=keeps)
-        self._name_all(many_at_once(partial(_why, read), files, self.work.files[0].path))
+        why = partial(_why, partial(self._open, keeps=keeps))
+        self._name_all(many_at_once(why, files, self.work.files[0].path))
 
     def _open(self, file: InputFile, *, keeps: bool) -> None:
         if keeps:
