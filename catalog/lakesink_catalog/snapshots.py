@@ -2,19 +2,19 @@
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from uuid import UUID
 
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-_KNOWN: OrderedDict[UUID, tuple[Sequence[Snapshot], Mapping[int, Snapshot]]] = OrderedDict()
-"""Of the newest state of each table. Nobody changes a list of snapshots: each commit makes a longer one."""
+_KNOWN: OrderedDict[int, tuple[Sequence[Snapshot], Mapping[int, Snapshot]]] = OrderedDict()
+"""Of the newest state of each table, by the number of its UUID: an OrderedDict is safe for threads only if hash and
+equality of its keys are no Python code. Nobody changes a list of snapshots: each commit makes a longer one."""
 _MOST_TABLES = 64
 
 
 def snapshots_by_id(metadata: TableMetadata) -> Mapping[int, Snapshot]:
     """All snapshots by id. A commit does not read them all for the next state of the table, see `with_added`."""
-    of, found = _KNOWN.get(metadata.table_uuid, (None, {}))
+    of, found = _KNOWN.get(metadata.table_uuid.int, (None, {}))
     if of is not metadata.snapshots:
         found = {one.snapshot_id: one for one in metadata.snapshots}
         _remember(metadata, metadata.snapshots, found)
@@ -29,7 +29,7 @@ def with_added(base: TableMetadata, added: Sequence[Snapshot]) -> list[Snapshot]
 
 
 def _remember(of: TableMetadata, snapshots: Sequence[Snapshot], found: Mapping[int, Snapshot]) -> None:
-    _KNOWN.pop(of.table_uuid, None)
-    _KNOWN[of.table_uuid] = (snapshots, found)
+    _KNOWN.pop(of.table_uuid.int, None)
+    _KNOWN[of.table_uuid.int] = (snapshots, found)
     if len(_KNOWN) > _MOST_TABLES:
         _KNOWN.popitem(last=False)

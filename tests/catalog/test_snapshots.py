@@ -1,6 +1,7 @@
 """The snapshots of a table by id, beside PyIceberg's own search."""
 
 import random
+from uuid import UUID
 
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -68,3 +69,24 @@ def test_only_new_snapshots_of_a_known_table_are_read() -> None:
     assert len(snapshots_by_id(longer)) == 501
     assert snapshots_by_id(longer.model_copy()) is snapshots_by_id(longer)
     assert reads == []
+
+
+def test_no_other_thread_gets_its_turn_while_the_tables_are_searched() -> None:
+    """Two threads in one OrderedDict end the process, and a UUID is compared by Python code."""
+
+    class Watched(UUID):
+        def __hash__(self) -> int:
+            turns.append("hash")
+            return super().__hash__()
+
+        def __eq__(self, other: object) -> bool:
+            turns.append("equality")
+            return super().__eq__(other)
+
+    turns: list[str] = []
+    number = TABLES[0].table_uuid.int
+    for _ in range(2):
+        metadata = state_of(0, [a_snapshot(1)]).model_copy(update={"table_uuid": Watched(int=number)})
+        longer = metadata.model_copy(update={"snapshots": with_added(metadata, [a_snapshot(2)])})
+        assert list(snapshots_by_id(longer)) == [1, 2]
+    assert turns == []
