@@ -178,7 +178,12 @@ def test_a_table_of_version_1_stays_one_as_it_is_written(caching: CachingSqlCata
     assert [snapshot.get("sequence-number") for snapshot in written["snapshots"]] == [None]
 
 
-def test_what_a_caller_does_to_a_table_is_in_no_other(caching: CachingSqlCatalog, table: Table) -> None:
+@pytest.mark.parametrize("has_committed", [False, True])
+def test_what_a_caller_does_to_a_table_is_in_no_other(
+    caching: CachingSqlCatalog, table: Table, *, has_committed: bool
+) -> None:
+    if has_committed:
+        table.append(ROWS)
     table.metadata.properties["x"] = "1"
     table.metadata.refs.clear()
     found = caching.load_table("a.b").metadata

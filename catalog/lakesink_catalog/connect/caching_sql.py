@@ -239,8 +239,8 @@ class CachingSqlCatalog(TakesTurns, SqlCatalog):
         known = cached.json if cached and cached.location == current.metadata_location else NONE_KNOWN
         written = write_metadata(metadata, known, current.io.new_output(location))
         self._swap(name, current.metadata_location, location)
-        self._cached[name] = CachedMetadata(location, metadata, written)
-        return CommitTableResponse(metadata=metadata, metadata_location=location)
+        self._cached[name] = cached = CachedMetadata(location, metadata, written)
+        return CommitTableResponse(metadata=cached.copy_for_caller(), metadata_location=location)
 
     def _grown(self, before: "CachedMetadata | None", location: str | None) -> "CachedMetadata | None":
         """What another process wrote, if it has all snapshots of before: these are not parsed again."""
