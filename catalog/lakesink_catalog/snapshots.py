@@ -7,8 +7,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 _KNOWN: OrderedDict[int, tuple[Sequence[Snapshot], Mapping[int, Snapshot]]] = OrderedDict()
-"""Of the newest state of each table, by the number of its UUID: an OrderedDict is safe for threads only if hash and
-equality of its keys are no Python code. Nobody changes a list of snapshots: each commit makes a longer one."""
+"""Of each table's newest state, by the UUID's number: threads need keys that C compares. No list is changed."""
 _MOST_TABLES = 64
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import random
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -32,6 +33,7 @@ from lakesink_catalog.manifests import entries
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_protocol import events
+from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
 from testkit.maintenance import roll_back
@@ -467,6 +469,25 @@ def test_a_file_that_could_not_be_opened_once_is_tried_again_by_the_same_stream(
     assert [one.reason.partition(":")[0] for one in first.left] == ["failed"]
     assert ([one.files for one in first.groups], [one.files for one in second.groups]) == ([5], [2])
     assert (second.left, kept.rows()) == ((), before)
+
+
+def test_an_open_file_is_removed_if_what_reads_beside_the_writing_ends(tmp_path: Path) -> None:
+    """Also while somebody keeps the error, and with it all that was on the way."""
+    kept = of_files(tmp_path)
+    one = kept.maintenance()
+    seen, before = one.see(), set(tmp_path.rglob("*.parquet"))
+    [group], _ = seen.choose({})
+    work = seen.work(group, one.memory.deletes)
+    work = replace(work, plan=replace(work.plan, target_file_size_bytes=2_000))
+
+    def has_no_thread(_: object, files: Iterable[ContentFile]) -> Iterator[ContentFile]:
+        yield next(iter(files))
+        raise RuntimeError("can't start new thread")
+
+    with pytest.raises(RuntimeError, match="thread") as kept_error:
+        rewriting.rewrite(work, opener(kept.table), beside=has_no_thread)
+    new = set(tmp_path.rglob("*.parquet")) - before
+    assert sum(pq.read_metadata(path).num_rows for path in new) in range(1, 600), kept_error
 
 
 def test_an_unreadable_file_stays_alone(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ It needs no catalog, so that an executor can do it. A file that cannot be read e
 import errno
 import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -110,7 +110,7 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None, 
     given: dict[Partition, Figures] = defaultdict(lambda: Figures(work.verify))
     found: dict[Partition, Figures] = defaultdict(lambda: Figures(work.verify))
 
-    def write() -> Iterator[ContentFile]:
+    def write() -> Generator[ContentFile, None, None]:
         closed = deque[ContentFile]()
         new = DataFiles.of(work.plan, 0, closed.append, storage)
         try:
@@ -132,7 +132,8 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None, 
                 found[file.partition].add(pa.Table.from_batches([batch]))
         return file
 
-    written = list(beside(read_again, write()))
+    with closing(write()) as new:  # an error of `beside` itself does not reach it
+        written = list(beside(read_again, new))
     for partition in given.keys() | found.keys():
         if what := given[partition].difference(found[partition]):
             raise Unsuitable(f"{PROOF}: the {what} changed")
