@@ -2,7 +2,7 @@
 
 import errno
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -33,7 +33,6 @@ from lakesink_catalog.manifests import entries
 from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_protocol import events
-from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.ledger import COMPACTED, MAINTENANCE
 from testkit.maintenance import roll_back
@@ -480,8 +479,8 @@ def test_an_open_file_is_removed_if_what_reads_beside_the_writing_ends(tmp_path:
     work = seen.work(group, one.memory.deletes)
     work = replace(work, plan=replace(work.plan, target_file_size_bytes=2_000))
 
-    def has_no_thread(_: object, files: Iterable[ContentFile]) -> Iterator[ContentFile]:
-        yield next(iter(files))
+    def has_no_thread(write: Callable[[Any], None], parts: Iterable[Any]) -> Iterator[None]:
+        yield next(map(write, parts))
         raise RuntimeError("can't start new thread")
 
     with pytest.raises(RuntimeError, match="thread") as kept_error:

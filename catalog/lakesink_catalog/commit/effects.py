@@ -2,11 +2,11 @@
 
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from pyiceberg.io import FileIO
@@ -19,13 +19,24 @@ from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_protocol import events
 
-AT_ONCE = 16
+AT_ONCE, WAITING = 16, 2
 
 
-def at_once(function: Callable[[Any], Any], things: Iterable[Any], threads: int = AT_ONCE) -> Iterator[Any]:
+def at_once(function: Callable[[Any], Any], things: Sequence[Any]) -> Iterator[Any]:
     """The function's results. It runs in parallel, because each call waits for the storage."""
-    with ThreadPoolExecutor(threads) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         yield from pool.map(function, things)
+
+
+def beside(function: Callable[[Any], Any], things: Iterable[Any]) -> Iterator[Any]:
+    """The function's results. It runs for one thing after the other, while the caller makes the next two."""
+    with ThreadPoolExecutor(1) as pool:
+        running = deque[Future[Any]]()
+        for thing in things:
+            running.append(pool.submit(function, thing))
+            if len(running) > WAITING:
+                yield running.popleft().result()
+        yield from (one.result() for one in running)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +44,6 @@ class Effects:
     """Clock, sleep, randomness, threads and listeners, injected so that tests and simulators control them.
 
     Attributes:
-        beside: Calls a function with one thing after the other, while the caller makes the next ones.
         jitter: A number in [0, 1).
         new_snapshot_id: A random id of `SNAPSHOT_IDS`.
         storage_time_ms: The storage's own time of a file; None if the storage does not report one.
@@ -47,7 +57,7 @@ class Effects:
     new_snapshot_id: Callable[[], int] = field(
         default=lambda: SNAPSHOT_IDS.start + secrets.randbelow(len(SNAPSHOT_IDS))
     )
-    beside: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = field(default=partial(at_once, threads=1))
+    beside: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = field(default=beside)
     at_once: AtOnce = field(default=at_once)
     storage_time_ms: Callable[[FileIO, str], int | None] = field(default=modified_ms)
     turn: Callable[[Table, events.Listener], AbstractContextManager[None]] = field(default=turn_at)

@@ -6,8 +6,8 @@ It needs no catalog, so that an executor can do it. A file that cannot be read e
 import errno
 import json
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -43,7 +43,7 @@ from lakesink_protocol.redact import describe
 _AT_ONCE_BYTES, _WHOLE_BYTES = 4 * 2**20, 64 * 2**20
 CHUNK_BYTES = 32 * 2**20
 """Of Arrow memory: rows that are written at once, often in the driver."""
-Beside = Callable[[Callable[[ContentFile], ContentFile], Iterable[ContentFile]], Iterable[ContentFile]]
+Beside = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 RECEIPT, WHY, FILES, FIRST = b"receipt", b"why", b"files", b"first"
 """Of the metadata of an answer: a receipt, or why the group stays, with reasons by path; and the group's first path."""
 _Found = tuple[pa.StructType, Mapping[int, pa.Scalar]]
@@ -98,7 +98,7 @@ class Rewritten:
 def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None, beside: Beside = map) -> Rewritten:
     """Write the live rows of a group, and compare what the new files hold with what was read.
 
-    After a failure, a file that was never closed is removed. New files are read `beside` the writing of the next ones.
+    After a failure, a file that was never closed is removed. Rows are written and read again `beside` the reading.
 
     Raises:
         Unsuitable: Files must stay, or the proof failed.
@@ -106,34 +106,33 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None, 
     """
     reader = _Reader(work, open_input)
     reader.check_all()
-    origins = Origins()
+    origins, closed, written = Origins(), deque[ContentFile](), list[ContentFile]()
     given: dict[Partition, Figures] = defaultdict(lambda: Figures(work.verify))
     found: dict[Partition, Figures] = defaultdict(lambda: Figures(work.verify))
+    new = DataFiles.of(work.plan, 0, closed.append, storage)
 
-    def write() -> Generator[ContentFile, None, None]:
-        closed = deque[ContentFile]()
-        new = DataFiles.of(work.plan, 0, closed.append, storage)
-        try:
-            for partition, rows, numbers in _parts(reader, new):
-                given[partition].add(rows)
-                origins.add(partition, numbers)
-                new.write(partition, rows)
-                while closed:
-                    yield closed.popleft()
+    def parts() -> Iterator[tuple[Partition, pa.Table] | None]:
+        for partition, rows, numbers in _parts(reader, new):
+            given[partition].add(rows)
+            origins.add(partition, numbers)
+            yield partition, rows
+        yield None
+
+    def write(part: tuple[Partition, pa.Table] | None) -> None:
+        if part is None:
             new.close()
-            yield from closed
-        except BaseException:  # any end must remove an open file; it is raised again
-            new.abandon()
-            raise
+        else:
+            new.write(*part)
+        while closed:
+            written.append(file := closed.popleft())
+            with reader.opened(InputFile(file.path, file.file_size_bytes, file.record_count)) as parquet:
+                for batch in parquet.iter_batches(rows_at_once(parquet, _AT_ONCE_BYTES), use_threads=False):
+                    found[file.partition].add(pa.Table.from_batches([batch]))
 
-    def read_again(file: ContentFile) -> ContentFile:
-        with reader.opened(InputFile(file.path, file.file_size_bytes, file.record_count)) as parquet:
-            for batch in parquet.iter_batches(rows_at_once(parquet, _AT_ONCE_BYTES), use_threads=False):
-                found[file.partition].add(pa.Table.from_batches([batch]))
-        return file
-
-    with closing(write()) as new:  # an error of `beside` itself does not reach it
-        written = list(beside(read_again, new))
+    try:
+        deque(beside(write, parts()), 0)
+    finally:  # any end must remove an open file
+        new.abandon()
     for partition in given.keys() | found.keys():
         if what := given[partition].difference(found[partition]):
             raise Unsuitable(f"{PROOF}: the {what} changed")
@@ -172,8 +171,7 @@ class _Reader:
         """Raise Unsuitable with all files that must stay, as far as their footers show it."""
         files = [file for file in self.work.files if len(file.deleted) < file.rows]
         keeps = sum(file.size_bytes for file in files) <= _WHOLE_BYTES
-        why = partial(_why, partial(self._open, keeps=keeps))
-        self._name_all(many_at_once(why, files, self.work.files[0].path))
+        self._name_all(many_at_once(partial(_why, partial(self._open, keeps=keeps)), files, self.work.files[0].path))
 
     def _open(self, file: InputFile, *, keeps: bool) -> None:
         if keeps:
