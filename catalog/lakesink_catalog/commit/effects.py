@@ -2,11 +2,11 @@
 
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from itertools import chain, pairwise
 from typing import Any
 
 from pyiceberg.io import FileIO
@@ -19,7 +19,7 @@ from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_protocol import events
 
-AT_ONCE, WAITING = 16, 2
+AT_ONCE = 16
 
 
 def at_once(function: Callable[[Any], Any], things: Sequence[Any]) -> Iterator[Any]:
@@ -29,14 +29,10 @@ def at_once(function: Callable[[Any], Any], things: Sequence[Any]) -> Iterator[A
 
 
 def beside(function: Callable[[Any], Any], things: Iterable[Any]) -> Iterator[Any]:
-    """The function's results. It runs for one thing after the other, while the caller makes the next two."""
+    """The function's results. It runs for one thing after the other, while the caller makes the next one."""
     with ThreadPoolExecutor(1) as pool:
-        running = deque[Future[Any]]()
-        for thing in things:
-            running.append(pool.submit(function, thing))
-            if len(running) > WAITING:
-                yield running.popleft().result()
-        yield from (one.result() for one in running)
+        submitted = (pool.submit(function, thing) for thing in things)
+        yield from (one.result() for one, _ in pairwise(chain(submitted, [Future()])))
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,7 @@ NONE_KNOWN = HistoryJson()
 def grown(data: bytes, before: TableMetadata, known: ListJson) -> TableMetadata | None:
     """The metadata in a file whose snapshots begin with the known ones; None if they do not.
 
-    The known ones, the first of the metadata before, are taken over as they are, because their bytes are the same. An
-    error of PyIceberg is raised.
+    The known ones, the first of `before`, are taken over: their bytes are the same. PyIceberg's error is raised.
     """
     start = data.find(_ARRAY) + len(_ARRAY)
     end = known.end_in(data, start) if data.count(_KEY) == 1 else None
