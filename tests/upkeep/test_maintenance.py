@@ -471,7 +471,7 @@ def test_a_file_that_could_not_be_opened_once_is_tried_again_by_the_same_stream(
 
 
 def test_an_open_file_is_removed_if_what_reads_beside_the_writing_ends(tmp_path: Path) -> None:
-    """Also while somebody keeps the error, and with it all that was on the way."""
+    """It is removed at once, even if the caller keeps the error and its traceback."""
     kept = of_files(tmp_path)
     one = kept.maintenance()
     seen, before = one.see(), set(tmp_path.rglob("*.parquet"))

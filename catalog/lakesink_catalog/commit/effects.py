@@ -32,7 +32,7 @@ def beside(function: Callable[[Any], Any], things: Iterable[Any]) -> Iterator[An
     """The function's results. It runs for one thing after the other, while the caller makes the next one."""
     with ThreadPoolExecutor(1) as pool:
         submitted = (pool.submit(function, thing) for thing in things)
-        yield from (one.result() for one, _ in pairwise(chain(submitted, [Future()])))
+        yield from (one.result() for one, _ in pairwise(chain(submitted, [Future()])))  # one runs, and one waits
 
 
 @dataclass(frozen=True, slots=True)
