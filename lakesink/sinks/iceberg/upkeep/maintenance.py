@@ -222,7 +222,7 @@ class _Run:
         """Rewrite groups, in executors at the same time, and commit one after the other."""
         of, table, works = self.of, self.seen.table, list[tuple[Group, Work]]()
         storage = NewFiles(lambda location: table.io.new_output(location).create(), table.io.delete)
-        began_ms = of.effects.monotonic_ms()
+        began_ms, beside = of.effects.monotonic_ms(), of.effects.beside
         for group in groups:
             with self._leaving(group):
                 works.append((group, self.seen.work(group, of.memory.deletes)))
@@ -230,11 +230,7 @@ class _Run:
             answers = [] if run is None else run(rewrite_in_executor, [work for _, work in works])
             for (group, work), answer in zip_longest(works, answers):
                 with self._leaving(group):
-                    new = (
-                        answered(answer, table, work)
-                        if run
-                        else rewrite(work, opener(table), storage, of.effects.beside)
-                    )
+                    new = answered(answer, table, work) if run else rewrite(work, opener(table), storage, beside)
                     self._commit(group, work, new, began_ms)
 
     @contextmanager

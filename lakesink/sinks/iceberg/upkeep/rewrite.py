@@ -224,9 +224,8 @@ class _Reader:
                 raise
 
     def _live(self, file: InputFile) -> Iterator[pa.RecordBatch]:
-        stays, at, nulls, columns = None, 0, Counter[str](), leaves(self.wanted)
-        if file.deleted:
-            stays = pc.invert(mask_of(in_order(file.deleted), file.rows))
+        at, nulls, columns = 0, Counter[str](), leaves(self.wanted)
+        stays = pc.invert(mask_of(in_order(file.deleted), file.rows)) if file.deleted else None
         with self.opened(file) as parquet:
             found, told = self._found(file, parquet)
             for batch in parquet.iter_batches(rows_at_once(parquet, _AT_ONCE_BYTES), use_threads=False):
