@@ -36,7 +36,7 @@ NO_CODES = {
     *("REGISTRY_USER", "REGISTRY_PASSWORD", "REGISTRY_TOKEN"),  # LAKESINK_..., too
     *("OPENLINEAGE_URL", "OPENLINEAGE_NAMESPACE"),  # of OpenLineage's client and integrations
     "TIMESTAMP_NTZ",  # Spark's type
-    "DELTA_BINARY_PACKED",  # an encoding of Parquet
+    *("BIT_PACKED", "BYTE_ARRAY", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY"),  # Parquet's words
     *("KEY_ID", "URL_STYLE", "USE_SSL"),  # DuckDB's words
     *("EMBEDDED_NAME", "HOME_VARIABLE", "MAIN_BRANCH"),  # constants that a module passes on
 }

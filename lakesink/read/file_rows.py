@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakesink.parquet.batch_size import rows_at_once
 from lakesink.parquet.filesystem import open_filesystem, scheme_of
 from lakesink.parquet.single_value import decoded_array
 from lakesink.read.values import apply, columns_of, converter, has_ids, readable_schema, readable_type
-from lakesink.rows.batches import rows_at_once
 from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe, redact

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lakesink.rows.batches import rows_at_once
+from lakesink.parquet.batch_size import rows_at_once
 
 BYTES = 2**18
 ROWS = 20_000

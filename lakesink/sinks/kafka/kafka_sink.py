@@ -22,8 +22,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakesink.parquet.batch_size import rows_at_once
 from lakesink.parquet.filesystem import local_path, scheme_of
-from lakesink.rows.batches import rows_at_once
 from lakesink.settings.options import read_option
 from lakesink.settings.settings import PREPARED_MAX_AGE
 from lakesink.sinks.kafka.clients import Clients, kafka_option_invalid

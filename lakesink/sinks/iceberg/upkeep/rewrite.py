@@ -21,13 +21,14 @@ from lakesink.keys.footers import open_parquet
 from lakesink.keys.keys_file import OpenInput
 from lakesink.keys.locate_errors import file_unreadable, reading
 from lakesink.keys.work import to_bytes
+from lakesink.parquet.batch_size import rows_at_once
 from lakesink.parquet.files import DataFiles
 from lakesink.parquet.filesystem import NewFiles, many_at_once, open_input, scheme_of
 from lakesink.parquet.order import sort_keys
 from lakesink.parquet.partitions import Partition, group
 from lakesink.parquet.positions import in_order, mask_of
 from lakesink.parquet.single_value import decoded_array
-from lakesink.rows.batches import joined, rows_at_once
+from lakesink.rows.batches import joined
 from lakesink.rows.plan import SortField, WritePlan
 from lakesink.rows.schema import Primitive, Struct, leaves, parse_schema
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable, by_field_id, check, check_told, converted
@@ -107,8 +108,7 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None, 
     reader = _Reader(work, open_input)
     reader.check_all()
     origins, closed, written = Origins(), deque[ContentFile](), list[ContentFile]()
-    given: dict[Partition, Figures] = defaultdict(lambda: Figures(work.verify))
-    found: dict[Partition, Figures] = defaultdict(lambda: Figures(work.verify))
+    given, found = (defaultdict[Partition, Figures](lambda: Figures(work.verify)) for _ in range(2))
     new = DataFiles.of(work.plan, 0, closed.append, storage)
 
     def parts() -> Iterator[tuple[Partition, pa.Table] | None]:
