@@ -14,12 +14,16 @@ def rows_at_once(parquet: pq.ParquetFile, most_bytes: int) -> int:
     Rows are as wide as the footer says, or the first texts if they are wider: a dictionary has each text once.
     """
     footer = parquet.metadata
-    groups = map(footer.row_group, range(footer.num_row_groups))
-    columns = [group.column(number) for group in groups for number in range(group.num_columns)]
-    size = sum(max(one.total_uncompressed_size, one.num_values * _NUMBER_BYTES) for one in columns)
-    texts = (one for one in columns if one.physical_type.endswith("BYTE_ARRAY"))
-    if shared := list({one.path_in_schema for one in texts if not _EACH_VALUE.issuperset(one.encodings)}):
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    size, shared = 0.0, list[str]()
+    for number, leaf in enumerate(parquet.schema):
+        columns, each = [group.column(number) for group in groups], max(leaf.length, _NUMBER_BYTES)  # also a NULL
+        size += sum(max(one.total_uncompressed_size, one.num_values * each) for one in columns)
+        if leaf.physical_type.endswith("ARRAY") and not all(_EACH_VALUE.issuperset(one.encodings) for one in columns):
+            shared.append(leaf.path)
+    if shared:
         # Of one row group and few columns: a reader decodes whole pages, and would fetch all groups into its buffer.
-        for first in islice(parquet.iter_batches(_FIRST_ROWS, row_groups=[0], columns=shared), 1):
+        fullest = max(range(len(groups)), key=lambda number: groups[number].num_rows)
+        for first in islice(parquet.iter_batches(_FIRST_ROWS, row_groups=[fullest], columns=shared), 1):
             size = max(size, first.nbytes / first.num_rows * footer.num_rows)
     return int(min(max(most_bytes * footer.num_rows / max(size, 1), 1), _MOST_ROWS))

@@ -20,6 +20,9 @@ TABLES = {
     "repeated texts": pa.table({"n": NUMBERS, "t": REPEATED}),
     "numbers and repeated texts": pa.table({"t": REPEATED, **{str(at): NUMBERS for at in range(60)}}),
     "repeated bytes of one length": pa.table({"n": NUMBERS, "t": pa.array(map(str.encode, REPEATED), pa.binary(500))}),
+    "few bytes of one length": pa.table(
+        {"n": NUMBERS, "t": pa.array([None if at % 50 else b"%0500d" % at for at in range(ROWS)], pa.binary(500))}
+    ),
     "repeated texts in a map": pa.table(
         {"m": pa.array([[(text, 1)] for text in REPEATED], pa.map_(pa.string(), pa.int64())), "n": NUMBERS}
     ),
@@ -64,6 +67,16 @@ def test_no_page_of_numbers_or_plain_texts_is_read_to_learn_their_width() -> Non
     file.count = 0
     rows_at_once(parquet, BYTES)
     assert 0 < file.count < 10_000  # the column `few` alone
+
+
+def test_texts_behind_a_row_group_without_rows_are_seen() -> None:
+    file, table = Counted(), TABLES["repeated texts"]
+    with pq.ParquetWriter(file, table.schema) as writer:
+        writer.write_table(table[:0])
+        writer.write_table(table)
+    parquet = pq.ParquetFile(file)
+    assert parquet.metadata.row_group(0).num_rows == 0
+    assert next(parquet.iter_batches(rows_at_once(parquet, BYTES))).nbytes <= BYTES * 2
 
 
 @pytest.mark.parametrize("rows", [0, 3])
