@@ -77,6 +77,19 @@ def test_partitions_are_rewritten_in_one_job_and_deletes_are_carried(
     assert {one["sort_order_id"] for one in kept.table.inspect.data_files().to_pylist()} == {order}
 
 
+@pytest.mark.parametrize("order", [0, 1])
+def test_files_of_which_all_rows_are_deleted_are_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: int
+) -> None:
+    kept = in_parts(tmp_path, monkeypatch, spec=BY_PART)
+    if order:
+        ordered_by(kept.table, "id")
+    kept.delete(lambda row: row["part"] == "b")
+    report = run(kept, Executors())
+    assert (sorted(group.into for group in report.groups), report.left) == ([0, 1, 1], ())
+    assert kept.checked == 3
+
+
 def test_rows_of_an_older_spec_come_into_their_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = in_parts(tmp_path, monkeypatch)
     with kept.table.update_spec() as update:

@@ -67,9 +67,9 @@ def answered(answer: bytes, table: Table, work: Work) -> Rewritten:
             raise receipt_rejected("it is about another group of files")
         if RECEIPT not in about:
             raise Unsuitable(about[WHY].decode(), json.loads(about[FILES]))
-        if work.plan.sort_order and not len(found):
-            raise receipt_rejected("it does not say where the rows come from")
         files = count_votes([about[RECEIPT]], Written(table), work.plan.file_stem, work.plan.batch_id).files
+        if files and work.plan.sort_order and not len(found):
+            raise receipt_rejected("it does not say where the rows come from")
     except WriteError as error:  # its advice is for a batch
         of_group = WriteError.of("RECEIPT_REJECTED.of_group", what=error.what)
         raise Unsuitable(f"failed: {' '.join(str(of_group).split())}") from None
