@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 
@@ -68,15 +69,17 @@ def changing(
     spec: PartitionSpec | None = None,
     properties: Mapping[str, str] | None = None,
     seed: int = 0,
+    **options: Any,
 ) -> Iterator[Changing]:
-    """A stream into a new table in the lake; it goes with the block."""
+    """A stream into a new table in the lake, which goes with the block; `options` are the sink's."""
     beside = builders.Lake(lake.home, connected(lake))
     spec = spec or (BY_PART if partitioned else UNPARTITIONED_PARTITION_SPEC)
     beside.create(SCHEMA, spec, properties)
     a_minute_ago = time.time_ns() // 1_000_000 - 60_000  # a moment passes with each look: others come after it
     chance = Chance(itertools.count(a_minute_ago, 20))
     try:
-        yield Changing(lake, ChangeStream(beside, chance=chance, seed=seed, keys=120, size=80), Reference())
+        stream = ChangeStream(beside, chance=chance, seed=seed, keys=120, size=80, options=options)
+        yield Changing(lake, stream, Reference())
     finally:
         beside.catalog.drop_table(TABLE)
         shutil.rmtree(lake.home / "warehouse" / TABLE.replace(".", "/"))
