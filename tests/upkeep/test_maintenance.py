@@ -489,6 +489,24 @@ def test_an_open_file_is_removed_if_what_reads_beside_the_writing_ends(tmp_path:
     assert sum(pq.read_metadata(path).num_rows for path in new) in range(1, 600), kept_error
 
 
+def test_a_file_is_not_closed_after_rows_that_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = of_files(tmp_path)
+    before, calls, write = set(tmp_path.rglob("*.parquet")), iter(range(6)), DataFiles.write
+
+    def fails_for_the_last(files: DataFiles, partition: Any, rows: pa.Table) -> None:
+        if next(calls) == 5:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(files, partition, rows)
+
+    monkeypatch.setattr(rewriting, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(DataFiles, "write", fails_for_the_last)
+    report = kept.maintenance().run()
+    assert ({one.reason.partition(":")[0] for one in report.left}, report.groups) == ({"failed"}, ())
+    assert set(tmp_path.rglob("*.parquet")) == before
+
+
 def test_an_unreadable_file_stays_alone(tmp_path: Path) -> None:
     kept = of_files(tmp_path)
     kept.is_readable = False  # nor can PyIceberg read it

@@ -111,18 +111,17 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None, 
     given, found = (defaultdict[Partition, Figures](lambda: Figures(work.verify)) for _ in range(2))
     new = DataFiles.of(work.plan, 0, closed.append, storage)
 
-    def parts() -> Iterator[tuple[Partition, pa.Table] | None]:
+    def parts() -> Iterator[tuple[Partition, pa.Table]]:
         for partition, rows, numbers in _parts(reader, new):
             given[partition].add(rows)
             origins.add(partition, numbers)
             yield partition, rows
-        yield None
 
-    def write(part: tuple[Partition, pa.Table] | None) -> None:
-        if part is None:
-            new.close()
-        else:
-            new.write(*part)
+    def write(part: tuple[Partition, pa.Table]) -> None:
+        new.write(*part)
+        read_again()
+
+    def read_again() -> None:
         while closed:
             written.append(file := closed.popleft())
             with reader.opened(InputFile(file.path, file.file_size_bytes, file.record_count)) as parquet:
@@ -131,6 +130,8 @@ def rewrite(work: Work, open_input: OpenInput, storage: NewFiles | None = None, 
 
     try:
         deque(beside(write, parts()), 0)
+        new.close()
+        read_again()
     finally:  # any end must remove an open file
         new.abandon()
     for partition in given.keys() | found.keys():
