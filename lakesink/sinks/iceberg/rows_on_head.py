@@ -26,7 +26,7 @@ from lakesink.keys.search import Search
 from lakesink.keys.work import RemoteSearch, RunInExecutors, from_bytes, groups_of
 from lakesink.parquet.deletes import DeletedRows
 from lakesink.parquet.filesystem import shareable_properties
-from lakesink.rows.plan import PartitionField
+from lakesink.settings.table_settings import partition_fields
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory
@@ -106,11 +106,9 @@ class FoundRows:
         unknown = [file for file in files if _identity(file) not in self.files]
         if not unknown:
             return
-        start, found = len(self.files), [self.rows]
-        for part in _search(batch, table, _data_files(table, unknown, batch.columns), settings):
-            numbers = pc.add(part[FILE], pa.scalar(start, pa.int32()))
-            found.append(part.set_column(0, part.schema.field(FILE), numbers))
-        self.rows = pa.concat_tables(found)
+        start = len(self.files)
+        found = _search(batch, table, _data_files(table, unknown, batch.columns), settings, start)
+        self.rows = pa.concat_tables([self.rows, *found])
         self.files.update((_identity(file), start + place) for place, file in enumerate(unknown))
 
 
@@ -189,11 +187,10 @@ def candidates(table: Table, live: LiveFiles, batch: BatchKeys) -> list[LiveFile
     """The data files that can have a key of the batch, by bounds and partition."""
     changes = batch.newest.changes
     ranges = key_ranges(changes, batch.columns)
-    partitions = {}
-    for spec_id in {file.spec_id for file in live.data}:
-        of_spec = table.specs()[spec_id].fields
-        fields = [PartitionField(one.source_id, one.field_id, one.name, str(one.transform)) for one in of_spec]
-        partitions[spec_id] = key_partitions(changes, batch.columns, fields)
+    partitions = {
+        spec_id: key_partitions(changes, batch.columns, partition_fields(table.specs()[spec_id]))
+        for spec_id in {file.spec_id for file in live.data}
+    }
 
     def may_have(file: LiveFile) -> bool:
         there = partitions[file.spec_id]
@@ -221,8 +218,10 @@ def _data_files(table: Table, files: Sequence[LiveFile], columns: KeyColumns) ->
     ]
 
 
-def _search(batch: BatchKeys, table: Table, files: Sequence[DataFile], settings: LocateSettings) -> list[pa.Table]:
-    """The found rows of groups of files; a file is its place among all files."""
+def _search(
+    batch: BatchKeys, table: Table, files: Sequence[DataFile], settings: LocateSettings, first: int
+) -> list[pa.Table]:
+    """The found rows of groups of files, which are numbered from `first` on."""
     changes, workers = batch.newest.changes, settings.workers
     width = changes.select([CHANGE, *batch.columns.key_names]).nbytes / max(changes.num_rows, 1)
     if workers is None or sum(file.rows for file in files) * width < workers.from_bytes:
@@ -239,7 +238,7 @@ def _search(batch: BatchKeys, table: Table, files: Sequence[DataFile], settings:
             tuple(sorted(batch.search.source.mapping.items())),
         )
         found = [_of_newest(from_bytes(data), changes) for data in workers.run(remote, groups)]
-    starts = accumulate((len(group) for group in groups[:-1]), initial=0)
+    starts = accumulate((len(group) for group in groups[:-1]), initial=first)
     return [
         part.set_column(0, part.schema.field(FILE), pc.add(part[FILE], pa.scalar(start, pa.int32())))
         for part, start in zip(found, starts, strict=True)
