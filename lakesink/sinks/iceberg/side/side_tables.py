@@ -96,8 +96,10 @@ class SideTables:
         return self.changelog.table if self.changelog is not None and logs else ""
 
 
-_SHARED_WITH_SIDE_TABLES = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
-"""Options of a sink that its side tables have too."""
+def of_side_table(own: Settings) -> Settings:
+    """The options of a sink that its side tables have too."""
+    shared = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
+    return replace(Settings(), **{name: getattr(own, name) for name in shared})
 
 
 @dataclass(slots=True)
@@ -117,8 +119,7 @@ class SideFactory:
     def participant(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
         """The participant for rows with these columns."""
         own = self.own
-        settings = replace(Settings(), **{name: getattr(own.settings, name) for name in _SHARED_WITH_SIDE_TABLES})
-        settings = replace(settings, schema_evolution=kind.schema_evolution)
+        settings = replace(of_side_table(own.settings), schema_evolution=kind.schema_evolution)
 
         def open_table(key: SinkKey, columns: pa.Schema) -> Any:
             accept = None if self.of_own.used else own.settings.accept
