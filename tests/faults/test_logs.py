@@ -1,14 +1,15 @@
 """Keys files are removed once nothing can ask for them: those that the batch before names, and no other file."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
+from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, UnrecordedLog, check_tags
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
@@ -162,7 +163,7 @@ def test_without_records_a_batch_that_has_landed_removes_its_own_keys_files() ->
 def test_where_tags_are_left_out_a_query_that_wants_them_stops_behind_a_batch_that_landed(*, stops: bool) -> None:
     storage, left_out = Storage(), LeftOut()
     left_out.tags = stops
-    log = StoppingLog(storage.log(), "demo.events", left_out)
+    log = replace(storage.log(), check=partial(check_tags, "demo.events", left_out))
     with pytest.raises(CatalogError, match="CATALOG_WITHOUT_TAGS") if stops else nullcontext():
         log.landed(batch(2))
     assert storage.told == ["landed"]

@@ -3,7 +3,7 @@
 They also remove keys files that nothing can ask for again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,11 +61,13 @@ class ReportedLog:
 
     Attributes:
         keys_files: Those of the stream; None if its rows are only appended.
+        check: Called once a batch has landed in all participants.
     """
 
     records: TableLog
     effects: Effects
     keys_files: KeysFiles | None
+    check: Callable[[Batch], None] = lambda _: None
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:
         return self.records.find(batch)
@@ -80,6 +82,7 @@ class ReportedLog:
         self.records.landed(batch)
         if self.keys_files is not None:
             self.keys_files.remove(spent)
+        self.check(batch)
 
     def _keys_files_before(self) -> Sequence[str]:
         if self.keys_files is None:
@@ -98,10 +101,11 @@ class ReportedLog:
 class UnrecordedLog:
     """Keeps no record: a version of an application does not identify rows, so each call writes the rows it received.
 
-    Nothing can ask for the keys files of a call once its batch has landed.
+    Nothing can ask for the keys files of a call once its batch has landed. `check` is as in `ReportedLog`.
     """
 
     keys_files: KeysFiles
+    check: Callable[[Batch], None] = lambda _: None
     _own: Sequence[str] = field(default=(), init=False)
 
     def find(self, batch: Batch) -> None:
@@ -111,37 +115,16 @@ class UnrecordedLog:
         """Remember the keys files."""
         self._own = self.keys_files.named_in(batch.batch_id, payloads)
 
-    def landed(self, batch: Batch) -> None:  # noqa: ARG002 - the log is of one batch
+    def landed(self, batch: Batch) -> None:
         """Remove the keys files."""
         self.keys_files.remove(self._own)
+        self.check(batch)
 
 
-@dataclass(frozen=True, slots=True)
-class StoppingLog:
-    """A log that stops the query where tags are left out, once a batch has landed in all participants.
-
-    Attributes:
-        table: The name, for the error.
-        left_out: What the run has seen the catalog leave out.
-    """
-
-    log: ReportedLog | UnrecordedLog
-    table: str
-    left_out: LeftOut
-
-    def find(self, batch: Batch) -> Mapping[str, Payload] | None:
-        """As the log."""
-        return self.log.find(batch)
-
-    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
-        """As the log."""
-        self.log.put(batch, payloads)
-
-    def landed(self, batch: Batch) -> None:
-        """As the log, and then the check."""
-        self.log.landed(batch)
-        if self.left_out.tags:
-            raise CatalogError.of("CATALOG_WITHOUT_TAGS.tag_every", batch_id=batch.batch_id, table=self.table)
+def check_tags(table: str, left_out: LeftOut, batch: Batch) -> None:
+    """Stop a query that wants tags if its run has seen the catalog leave them out."""
+    if left_out.tags:
+        raise CatalogError.of("CATALOG_WITHOUT_TAGS.tag_every", batch_id=batch.batch_id, table=table)
 
 
 def why_unusable(decision: Decision, prepared: PreparedBatch, file_stem: str, effects: Effects) -> str | None:
