@@ -14,7 +14,7 @@ from lakesink.rows.expectations import Expected, without_marks
 from lakesink.rows.plan import DEBEZIUM, DELETED
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_plan import check_conditions, expected_of, plan_batch
-from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, decoded
+from lakesink.sinks.iceberg.checked_receipts import count_votes, decoded
 from lakesink.sinks.iceberg.document_evolution import follow, left_rows, not_written_again, widened_floats
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, prepared_changes
 from lakesink.sinks.iceberg.logs import why_unusable
@@ -222,14 +222,14 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         """Check every receipt and write the batch's manifests."""
         batch_id = transaction.batch.batch_id
         write, followed = transaction.write, transaction.followed
-        rest = None if followed is None else followed.table
         plan, changes = write.plan, write.plan.changes
         counted = count_votes(
             receipts,
-            Written(write.table, rest),
+            write.table,
             plan.file_stem,
             batch_id,
             self.expected,
+            rest=None if followed is None else followed.table,
             changes_by_key=changes is not None,
         )
         self.side_tables.check(counted, batch_id, logs=transaction.logs)

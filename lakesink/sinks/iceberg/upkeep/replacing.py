@@ -20,7 +20,7 @@ from lakesink.keys.live_rows import applicable
 from lakesink.keys.work import from_bytes
 from lakesink.parquet.deletes import DeletedRows, write_deletes
 from lakesink.parquet.positions import below
-from lakesink.sinks.iceberg.checked_receipts import Written, count_votes
+from lakesink.sinks.iceberg.checked_receipts import count_votes
 from lakesink.sinks.iceberg.upkeep.choose import place_of, why_left
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
 from lakesink.sinks.iceberg.upkeep.origins import Origins, live_numbers
@@ -69,7 +69,7 @@ def answered(answer: bytes, table: Table, work: Work) -> Rewritten:
             raise Unsuitable(about[WHY].decode(), json.loads(about[FILES]))
         if work.plan.sort_order and not len(found):
             raise receipt_rejected("it does not say where the rows come from")
-        files = count_votes([about[RECEIPT]], Written(table), work.plan.file_stem, work.plan.batch_id).files
+        files = count_votes([about[RECEIPT]], table, work.plan.file_stem, work.plan.batch_id).files
     except WriteError as error:  # its advice is for a batch
         of_group = WriteError.of("RECEIPT_REJECTED.of_group", what=error.what)
         raise Unsuitable(f"failed: {' '.join(str(of_group).split())}") from None
