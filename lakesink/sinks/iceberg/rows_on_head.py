@@ -36,14 +36,6 @@ WORKERS_FROM_BYTES = 256 * 2**20
 _SEARCHED_ROWS, _SEARCHED_FILES = 50_000_000, 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """Other machines that search data files, used from a size of the key columns on; 0 means always."""
-
-    run: RunInExecutors
-    from_bytes: int = WORKERS_FROM_BYTES
-
-
 def default_cache_folder() -> str:
     """A folder for copies of key columns: one for each user of the machine."""
     return str(Path(tempfile.gettempdir()) / f"lakesink-keys-{os.getuid()}")
@@ -55,12 +47,15 @@ class LocateSettings:
 
     Attributes:
         folder: For copies of key columns of data files that are not on a local disk.
+        workers: Other machines that search data files.
+        workers_from_bytes: The size of the key columns from which on they do; 0 means always.
     """
 
     folder: str = field(default_factory=default_cache_folder)
     folder_bytes: int = DEFAULT_BYTES
     limits: ScanLimits = field(default_factory=ScanLimits)
-    workers: Workers | None = None
+    workers: RunInExecutors | None = None
+    workers_from_bytes: int = WORKERS_FROM_BYTES
 
 
 @dataclass(slots=True)
@@ -224,7 +219,7 @@ def _search(
     """The found rows of groups of files, which are numbered from `first` on."""
     changes, workers = batch.newest.changes, settings.workers
     width = changes.select([CHANGE, *batch.columns.key_names]).nbytes / max(changes.num_rows, 1)
-    if workers is None or sum(file.rows for file in files) * width < workers.from_bytes:
+    if workers is None or sum(file.rows for file in files) * width < settings.workers_from_bytes:
         groups = groups_of(files, _SEARCHED_ROWS, _SEARCHED_FILES)
         found = [batch.search.find(group, changes) for group in groups]
     else:
@@ -237,7 +232,7 @@ def _search(
             batch.search.cache,
             tuple(sorted(batch.search.source.mapping.items())),
         )
-        found = [_of_newest(from_bytes(data), changes) for data in workers.run(remote, groups)]
+        found = [_of_newest(from_bytes(data), changes) for data in workers(remote, groups)]
     starts = accumulate((len(group) for group in groups[:-1]), initial=first)
     return [
         part.set_column(0, part.schema.field(FILE), pc.add(part[FILE], pa.scalar(start, pa.int32())))
