@@ -29,7 +29,7 @@ from lakesink.checkpoint.offsets import (
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import QueryError
-from lakesink_protocol.events import InputUnchecked, Listener
+from lakesink_protocol.events import InputUnchecked
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.redact import describe
 
@@ -58,9 +58,8 @@ class CheckpointFiles(Protocol):
 class FsspecFiles:
     """Files of a checkpoint through fsspec, for processes without a JVM: the command line and Spark's planners."""
 
-    def __init__(self, root: str, emit: Listener = LISTENERS) -> None:
+    def __init__(self, root: str) -> None:
         self._system, self._root = fsspec.core.url_to_fs(root, use_listings_cache=False)
-        self._emit = emit
 
     def read(self, path: str) -> bytes | None:
         with suppress(FileNotFoundError):
@@ -86,7 +85,7 @@ class FsspecFiles:
         try:
             system, path = fsspec.core.url_to_fs(f"{folder}/", use_listings_cache=False)
         except (ImportError, ValueError) as error:
-            self._emit(InputUnchecked(describe(error)))
+            LISTENERS(InputUnchecked(describe(error)))
             return True
         return bool(system.exists(f"{path.rstrip('/')}/{name}"))
 
