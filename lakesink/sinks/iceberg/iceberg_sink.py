@@ -240,7 +240,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             last = (followed or write).plan
             missing = [name for name in missing_columns(self.schema, last) if changes is None or name != DELETED]
             warnings.of_columns(batch_id, missing, unknown_columns(self.schema, last))
-        changelog = self.side_tables.changelog_of(logs=transaction.logs)
+        logged = self.side_tables.changelog if transaction.logs else None
+        changelog = "" if logged is None else logged.table
         try:
             prepared = transaction.fence.prepare(
                 transaction.decision,

@@ -106,10 +106,6 @@ class SideTables:
         if self.changelog is not None and logs:
             changelog_table.check_changelog(counted, self.changelog, batch_id)
 
-    def changelog_of(self, *, logs: bool) -> str:
-        """The name of the changelog that gets a batch; empty if none does."""
-        return self.changelog.table if self.changelog is not None and logs else ""
-
 
 def of_side_table(own: Settings) -> Settings:
     """The options of a sink that its side tables have too."""
