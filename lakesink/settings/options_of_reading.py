@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from lakesink.settings.option import Option, option_unknown, read_name, read_text
-from lakesink.settings.parse import whole_number
+from lakesink.settings.parse import utc_time, whole_number
 from lakesink.settings.relations import Use, excludes
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import MAIN_BRANCH
@@ -30,10 +29,9 @@ def _starting_batch(value: Any) -> str | int:
 
 def _starting_time_ms(value: Any) -> int:
     try:
-        found = datetime.fromisoformat(str(value).strip())
+        return round(utc_time(str(value).strip()).timestamp() * 1000)
     except ValueError:
         raise ValueError("expected a time such as '2026-11-25T04:00:00Z'") from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 _positive = partial(whole_number, lowest=1)
