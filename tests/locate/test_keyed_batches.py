@@ -150,13 +150,11 @@ def live(path: str, number: int = 5, rows: int = 1) -> LiveFile:
     return LiveFile(path, Content.DATA, 0, (), rows, 1, number, {}, {}, "", manifest_path="")
 
 
-def test_of_the_newest_head_its_files_are_remembered_and_the_footers_of_no_others() -> None:
+def test_of_the_newest_head_the_footers_of_its_files_are_remembered_and_of_no_others() -> None:
     memory = LocateMemory()
     stays, again, goes = DataFile("a", 1), DataFile("a", 1, since="8"), DataFile("b", 1)
     memory.footers.update(dict.fromkeys([stays, again, goes], Footer({}, has_ids=True)))
-    head = LiveFiles((live("a"), live("c")), ())
-    memory.see(head)
-    assert memory.head is head
+    memory.see(LiveFiles((live("a"), live("c")), ()))
     assert [*memory.footers] == [stays, again]
 
 

@@ -4,7 +4,6 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -15,13 +14,13 @@ from pyiceberg.table import Table
 from lakesink.keys.data_file import DataFile, constants_of
 from lakesink.keys.deleted_rows import Deleted, KnownDeletes, read_deleted
 from lakesink.keys.footers import Footer, Source, name_mapping, opener
-from lakesink.keys.key_cache import DEFAULT_BYTES, KeyCache
+from lakesink.keys.key_cache import KeyCache
 from lakesink.keys.key_columns import KeyColumns, key_columns
 from lakesink.keys.keys_file import read_changes
 from lakesink.keys.live_rows import applicable, merged, not_deleted, positions_by_file
 from lakesink.keys.newest import CHANGE, Newest, newest_of_each_key, places_of
 from lakesink.keys.prune import key_partitions, key_ranges
-from lakesink.keys.scan import FILE, ScanLimits
+from lakesink.keys.scan import FILE
 from lakesink.keys.search import Search
 from lakesink.keys.work import RemoteSearch, RunInExecutors, from_bytes, groups_of
 from lakesink.parquet.deletes import DeletedRows
@@ -52,28 +51,20 @@ class LocateSettings:
     """
 
     folder: str = field(default_factory=default_cache_folder)
-    folder_bytes: int = DEFAULT_BYTES
-    limits: ScanLimits = field(default_factory=ScanLimits)
     workers: RunInExecutors | None = None
     workers_from_bytes: int = WORKERS_FROM_BYTES
 
 
 @dataclass(slots=True)
 class LocateMemory:
-    """What a sink remembers of its table from batch to batch. Manifests, data files and delete files never change.
-
-    Attributes:
-        head: The files of the newest head that was searched.
-    """
+    """What a sink remembers of its table from batch to batch. Manifests, data files and delete files never change."""
 
     live: LiveMemory = field(default_factory=LiveMemory)
     deletes: KnownDeletes = field(default_factory=KnownDeletes)
     footers: dict[DataFile, Footer] = field(default_factory=dict)
-    head: LiveFiles = field(default_factory=partial(LiveFiles, (), ()))
 
     def see(self, live: LiveFiles) -> None:
-        """Remember the files of a head, and forget what is known of all other data files."""
-        self.head = live
+        """Forget what is known of data files that are not on this head."""
         paths = {file.path for file in live.data}
         for file in [file for file in self.footers if file.path not in paths]:
             del self.footers[file]
@@ -173,8 +164,8 @@ def read_batch(
     opened = opener(table)
     newest = newest_of_each_key(read_changes(changes.keys_files, columns, opened), columns)
     pa.default_memory_pool().release_unused()  # the files' content, and the sort
-    cache = KeyCache(settings.folder, settings.folder_bytes)
-    search = Search(columns, Source(opened, name_mapping(table.properties)), cache, settings.limits, memory.footers)
+    source, cache = Source(opened, name_mapping(table.properties)), KeyCache(settings.folder)
+    search = Search(columns, source, cache, footers=memory.footers)
     return BatchKeys(columns, newest, search, tuple(changes.keys_files))
 
 
