@@ -13,14 +13,12 @@ from lakesink.keys.keys_file import is_keys_file
 from lakesink.sinks.iceberg.checked_receipts import is_data_file
 from lakesink_catalog.commit.decision import Decision, still_usable
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.recovered import matches_keys_files, matches_manifests
 from lakesink_catalog.connect.catalog_failures import translate_storage_errors
 from lakesink_catalog.tables.locations import all_under, data_location, is_under, metadata_location
 from lakesink_protocol import events
-from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.redact import redact
 from lakesink_protocol.two_phase import Payload
@@ -119,12 +117,6 @@ class UnrecordedLog:
         """Remove the keys files."""
         self.keys_files.remove(self._own)
         self.check(batch)
-
-
-def check_tags(table: str, left_out: LeftOut, batch: Batch) -> None:
-    """Stop a query that wants tags if its run has seen the catalog leave them out."""
-    if left_out.tags:
-        raise CatalogError.of("CATALOG_WITHOUT_TAGS.tag_every", batch_id=batch.batch_id, table=table)
 
 
 def why_unusable(decision: Decision, prepared: PreparedBatch, file_stem: str, effects: Effects) -> str | None:
