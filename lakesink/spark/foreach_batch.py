@@ -98,10 +98,9 @@ class StreamRun:
     def _job(self, rows: DataFrame, batch_id: int, source_rows: int | None) -> RowsJob:
         tasks = BatchTasks(self.count, input_size(source_rows, self.query.input_bytes(batch_id)))
         plan = None if self.to_arrow is None else self.query.plan(batch_id)
-        found = None if plan is None else PlanRows(rows, self.transport, plan, self.schema, self.to_arrow, tasks.of)
-        frame = FrameRows(rows, self.transport, tasks.of)
+        found = None if plan is None else PlanRows(rows, self.transport, plan, self.schema, self.to_arrow)
         bound = source_rows if self.only_drops_rows else None
-        return RowsJob(frame, self.limits, self.is_stop, found, bound, tasks)
+        return RowsJob(FrameRows(rows, self.transport), self.limits, self.is_stop, found, bound, tasks)
 
     def is_stop(self, error: BaseException) -> bool:
         """True if a JVM error only means that the query was asked to stop."""

@@ -65,7 +65,7 @@ class RowsJob:
             return Votes.in_order({participant: [receipt] for participant, receipt in receipts.items()})
         rows = self._rows_for(writer)
         try:
-            planned, reports = rows.reports(writer)
+            planned, reports = rows.reports(writer, None if self.tasks is None else self.tasks.of)
         except JAVA_ERRORS as error:
             raise self._failure(error) from None
         self.limits.record_width(max((report.widest_row_bytes for report in reports), default=0))
