@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from benchmarks.long_table import KEY, listed_files
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_plan import task_plan
-from lakesink.sinks.iceberg.checked_receipts import Written, count_votes
+from lakesink.sinks.iceberg.checked_receipts import count_votes
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.manifests.write import write_batch_manifests
@@ -60,7 +60,7 @@ def driver_part(files: int, tasks: int, columns: int, rounds: int = ROUNDS) -> D
 
 def _round(table: Table, receipts: list[bytes], stem: str) -> tuple[float, float]:
     started = time.process_time()
-    counted = count_votes(receipts, Written(table), stem, 0)
+    counted = count_votes(receipts, table, stem, 0)
     between = time.process_time()
     write_batch_manifests(table, counted.files, schema=counted.schema, snapshot_id=2**40)
     return between - started, time.process_time() - between

@@ -3,16 +3,17 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
+from pyiceberg.catalog import Catalog
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType
 
-from lakesink.api.sink_maker import SinkMaker
 from lakesink.api.with_expectations import check_condition, marked
 from lakesink.decode.documents import INCOMING, VALUE
 from lakesink.observe.terminal import watched
@@ -34,10 +35,11 @@ from lakesink.spark.report import Reporter, measured, traced
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.frame_schema import is_case_sensitive, stored_schema
-from lakesink.spark.rows.job import RowsJob
+from lakesink.spark.rows.job import Executors, RowsJob
 from lakesink.spark.rows.transport import encode_for_transport
 from lakesink.spark.source.connect import is_of_connect
 from lakesink.spark.spark_errors import is_interruption
+from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import QueryError, SettingsError
@@ -45,8 +47,6 @@ from lakesink_protocol.events import Listeners, OrderTrusted
 from lakesink_protocol.identity import NAME_PATTERN, Batch, SinkKey, SinkKind, transaction_batch
 from lakesink_protocol.outcome import Outcome
 from lakesink_protocol.row_changes import Mode
-from lakesink_protocol.two_phase import TaskWriter
-from lakesink_protocol.votes import Votes
 
 KAFKA = "kafka"
 _ON_CONNECT = {
@@ -162,6 +162,25 @@ def upsert(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
     return _write_version(df, table, txn, Entry.UPSERT, {"mode": Mode.UPSERT, **options})
 
 
+@dataclass(frozen=True, slots=True)
+class SinkMaker:
+    """Makes the sink of one query, or of one batch; opens nothing."""
+
+    table: str
+    key: SinkKey
+    open_catalog: Callable[[], Catalog]
+    settings: Settings
+    rows: DataFrame
+    emit: Listeners
+
+    def __call__(self, session: SparkSession) -> IcebergSink:
+        """The sink for batches of this session, which may be a clone of the one of the rows."""
+        sensitive = is_case_sensitive(session)
+        columns = stored_columns(stored_schema(self.rows.schema), self.settings, case_sensitive=sensitive)
+        given = self.table, self.key, self.open_catalog, self.settings, columns, sensitive
+        return IcebergSink(*given, Effects(emit=self.emit), run_in_executors=Executors(self.rows.sparkSession))
+
+
 def _write_version(
     df: DataFrame, table: str, txn: tuple[str, int], entry: Entry, options: Mapping[str, Any]
 ) -> Outcome:
@@ -188,7 +207,17 @@ def append_version(
     limits = ArrowBatchLimits(session.conf, df.schema.jsonValue(), with_functions=query_plan.runs_python(df))
     frame = FrameRows(*encode_for_transport(df))
     job = RowsJob(frame, limits, lambda error: in_query and is_interruption(error))
-    return _run(batch, sink, job, Reporter(table, key.name, listeners))
+    reporter, started = Reporter(table, key.name, listeners), time.monotonic()
+    try:
+        outcome = run_batch(batch, [sink], job.write)[sink.name]
+    except Exception as error:
+        reporter.failed(batch.batch_id, error, time.monotonic() - started, job.seconds or 0.0)
+        raise
+    finally:
+        limits.restore()
+    reporter.finished(batch.batch_id, outcome, time.monotonic() - started, job.seconds or 0.0)
+    sink.maintain()
+    return outcome
 
 
 def _listeners(
@@ -263,29 +292,6 @@ def _reads_files(df: DataFrame) -> bool:
     except AnalysisException:
         return False
     return True
-
-
-def _run(batch: Any, sink: IcebergSink, job: RowsJob, reporter: Reporter) -> Outcome:
-    started, write_seconds = time.monotonic(), 0.0
-
-    def write(writers: Mapping[str, TaskWriter]) -> Votes:
-        nonlocal write_seconds
-        began = time.monotonic()
-        try:
-            return job.write(writers)
-        finally:
-            write_seconds += time.monotonic() - began
-
-    try:
-        outcome = run_batch(batch, [sink], write)[sink.name]
-    except Exception as error:
-        reporter.failed(batch.batch_id, error, time.monotonic() - started, write_seconds)
-        raise
-    finally:
-        job.limits.restore()
-    reporter.finished(batch.batch_id, outcome, time.monotonic() - started, write_seconds)
-    sink.maintain()
-    return outcome
 
 
 def check_streaming(df: Any, function: str) -> None:

@@ -29,7 +29,7 @@ from lakesink.checkpoint.offsets import (
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import QueryError
-from lakesink_protocol.events import InputUnchecked, Listener
+from lakesink_protocol.events import InputUnchecked
 from lakesink_protocol.identity import Batch, stream_batch
 from lakesink_protocol.redact import describe
 
@@ -58,9 +58,8 @@ class CheckpointFiles(Protocol):
 class FsspecFiles:
     """Files of a checkpoint through fsspec, for processes without a JVM: the command line and Spark's planners."""
 
-    def __init__(self, root: str, emit: Listener = LISTENERS) -> None:
+    def __init__(self, root: str) -> None:
         self._system, self._root = fsspec.core.url_to_fs(root, use_listings_cache=False)
-        self._emit = emit
 
     def read(self, path: str) -> bytes | None:
         with suppress(FileNotFoundError):
@@ -86,7 +85,7 @@ class FsspecFiles:
         try:
             system, path = fsspec.core.url_to_fs(f"{folder}/", use_listings_cache=False)
         except (ImportError, ValueError) as error:
-            self._emit(InputUnchecked(describe(error)))
+            LISTENERS(InputUnchecked(describe(error)))
             return True
         return bool(system.exists(f"{path.rstrip('/')}/{name}"))
 
@@ -140,12 +139,15 @@ class Checkpoint:
             raise unreadable(f"offsets/{batch_id} is missing")
         return parse_offset_log(content.decode())
 
+    def batches(self, log: str) -> list[int]:
+        """The batches in one of its logs, ``offsets`` or ``commits``, ascending."""
+        return sorted(int(name) for name in self.files.names(log) if name.isascii() and name.isdecimal())
+
     def newest_batch(self) -> int:
         """Id of the newest batch with offsets: Spark writes them before the batch runs, and never runs an older one."""
-        batches = self._planned()
-        if not batches:
-            raise unreadable("it has no offsets; give it as an absolute path or a full URI")
-        return max(batches)
+        if planned := self.batches("offsets"):
+            return planned[-1]
+        raise unreadable("it has no offsets; give it as an absolute path or a full URI")
 
     def has_state(self) -> bool:
         """True if the query keeps state between batches: windows, deduplication, joins."""
@@ -201,15 +203,12 @@ class Checkpoint:
         if end.keys is not previous.keys and not len(end.ends) == len(previous.ends) == 1:
             raise unreadable(f"offsets/{batch_id} lists its sources by {end.keys.value}, the batch before does not")
         added = set(end.ends) - set(previous.ends) if end.keys is previous.keys is Keys.NAMES else set()
-        for older in sorted(self._planned(), reverse=True) if added else ():
+        for older in reversed(self.batches("offsets")) if added else ():
             came_back = added & set(self.offsets(older).ends) if older < batch_id - 1 else ()
             if came_back:
                 raise QueryError.of(
                     "SOURCE_CAME_BACK", name=min(came_back)[:60], was_in=older, batch_id=batch_id, before=batch_id - 1
                 )
-
-    def _planned(self) -> list[int]:
-        return [int(name) for name in self.files.names("offsets") if name.isascii() and name.isdecimal()]
 
     def _initial(self, end: Offsets) -> Ends | None:
         """Start offsets of the first batch; None unless every source stores its own."""

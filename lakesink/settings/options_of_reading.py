@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from lakesink.settings.option import Option, option_unknown, read_name, read_text
-from lakesink.settings.parse import whole_number
+from lakesink.settings.parse import utc_time, whole_number
 from lakesink.settings.relations import Use, excludes
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import MAIN_BRANCH
@@ -30,10 +29,9 @@ def _starting_batch(value: Any) -> str | int:
 
 def _starting_time_ms(value: Any) -> int:
     try:
-        found = datetime.fromisoformat(str(value).strip())
+        return round(utc_time(str(value).strip()).timestamp() * 1000)
     except ValueError:
         raise ValueError("expected a time such as '2026-11-25T04:00:00Z'") from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 _positive = partial(whole_number, lowest=1)
@@ -89,7 +87,7 @@ ONE_START = excludes(Use(STARTING_TIME), Use(STARTING_BATCH))
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """The options of one reading query; see `OPTIONS_OF_READING`."""
+    """The options of one reading query, by their names in `OPTIONS_OF_READING`; a time is in milliseconds."""
 
     table: str
     catalog: str | None = None
@@ -97,9 +95,9 @@ class ReadSettings:
     sink_id: str = ""
     branch: str = MAIN_BRANCH
     starting_batch: str | int = EARLIEST
-    starting_time_ms: int | None = None
-    most_batches: int | None = None
-    most_rows: int | None = None
+    starting_timestamp: int | None = None
+    max_batches_per_trigger: int | None = None
+    max_rows_per_trigger: int | None = None
     reader_id: str = ""
 
     @classmethod
@@ -110,23 +108,14 @@ class ReadSettings:
         if TABLE not in known:
             raise SettingsError.of("OPTION_MISSING.table")
         ONE_START.check(known, known)
-        return cls(
-            table=known[TABLE],
-            catalog=known.get(CATALOG),
-            catalog_properties={key.removeprefix(OF_CATALOG): value for key, value in of_catalog.items()},
-            sink_id=known.get(SINK, ""),
-            branch=known.get(BRANCH, MAIN_BRANCH),
-            starting_batch=known.get(STARTING_BATCH, EARLIEST),
-            starting_time_ms=known.get(STARTING_TIME),
-            most_batches=known.get(MOST_BATCHES),
-            most_rows=known.get(MOST_ROWS),
-            reader_id=known.get(READER, ""),
-        )
+        properties = {key.removeprefix(OF_CATALOG): value for key, value in of_catalog.items()}
+        named = {name.replace("-", "_"): value for name, value in known.items()}
+        return cls(catalog_properties=properties, **named)
 
     @property
     def has_limits(self) -> bool:
         """True if a micro-batch may have to leave batches for the next one."""
-        return self.most_batches is not None or self.most_rows is not None
+        return self.max_batches_per_trigger is not None or self.max_rows_per_trigger is not None
 
 
 def _read(name: str, value: str) -> Any:

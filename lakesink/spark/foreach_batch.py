@@ -53,7 +53,6 @@ class StreamRun:
         only_drops_rows: True if no row of a source can become more than one row.
         count: Learns how many tasks a batch is worth.
         last: Newest batch of this run and its end offsets: the start of the next batch.
-        wrote: True if the newest batch ran a job: it was neither in the table nor prepared.
     """
 
     run_id: str
@@ -69,11 +68,10 @@ class StreamRun:
     count: TaskCount
     last: tuple[int, Offsets] | None = field(default=None, init=False)
     write_seconds: float = field(default=0.0, init=False)
-    wrote: bool = field(default=False, init=False)
 
     def process(self, rows: DataFrame, batch_id: int, emit: Listener) -> Outcome:
         """Run one batch; raises QueryStopped if the query was asked to stop."""
-        self.write_seconds, self.wrote = 0.0, False
+        self.write_seconds = 0.0
         end = self.checkpoint.offsets(batch_id)
         if self.last is None or self.last[0] != batch_id - 1:
             previous = self.checkpoint.offsets(batch_id - 1) if batch_id > 0 else None
@@ -86,14 +84,13 @@ class StreamRun:
 
         def write(writers: Mapping[str, TaskWriter]) -> Votes:
             self.query.check_reads(batch_id, end)
-            started, self.wrote = time.monotonic(), True
-            try:
-                return job.write(writers)
-            finally:
-                self.write_seconds += time.monotonic() - started
+            return job.write(writers)
 
-        outcomes = run_batch(read.batch, [self.sink], write)
-        if not self.wrote and self.checkpoint.has_state():
+        try:
+            outcomes = run_batch(read.batch, [self.sink], write)
+        finally:
+            self.write_seconds = job.seconds or 0.0
+        if job.seconds is None and self.checkpoint.has_state():  # the batch was in the table, or prepared
             job.read()
         self.last = (batch_id, end)
         return outcomes[self.sink.name]
@@ -101,10 +98,9 @@ class StreamRun:
     def _job(self, rows: DataFrame, batch_id: int, source_rows: int | None) -> RowsJob:
         tasks = BatchTasks(self.count, input_size(source_rows, self.query.input_bytes(batch_id)))
         plan = None if self.to_arrow is None else self.query.plan(batch_id)
-        found = None if plan is None else PlanRows(rows, self.transport, plan, self.schema, self.to_arrow, tasks.of)
-        frame = FrameRows(rows, self.transport, tasks.of)
+        found = None if plan is None else PlanRows(rows, self.transport, plan, self.schema, self.to_arrow)
         bound = source_rows if self.only_drops_rows else None
-        return RowsJob(frame, self.limits, self.is_stop, found, bound, tasks)
+        return RowsJob(FrameRows(rows, self.transport), self.limits, self.is_stop, found, bound, tasks)
 
     def is_stop(self, error: BaseException) -> bool:
         """True if a JVM error only means that the query was asked to stop."""

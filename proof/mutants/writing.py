@@ -22,7 +22,7 @@ from lakesink.parquet.locations import is_location, new_location
 from lakesink.parquet.parquet import OpenFile
 from lakesink.rows.plan import WritePlan
 from lakesink.sinks.iceberg import iceberg_sink as iceberg
-from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, Written
+from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
 from lakesink_catalog.tables.locations import data_location
 from lakesink_protocol.change import ContentFile
 from proof.mutants.mutant import Focus, Patches, mutant
@@ -64,9 +64,8 @@ def reused_file_names(patches: Patches) -> None:
 def files_found_by_listing(patches: Patches) -> None:
     """Files of attempts that failed are as good as any other."""
 
-    def count(receipts: Sequence[bytes], written: Written, file_stem: str, *rest: Any, **more: Any) -> CombinedReceipts:
-        counted: CombinedReceipts = real(receipts, written, file_stem, *rest, **more)
-        table = written.table
+    def count(receipts: Sequence[bytes], table: Table, file_stem: str, *rest: Any, **more: Any) -> CombinedReceipts:
+        counted: CombinedReceipts = real(receipts, table, file_stem, *rest, **more)
         known = {file.path for file in counted.files}
         found = (file for file in _listed(table) if is_location(file.path, data_location(table), file_stem))
         return replace(counted, files=(*counted.files, *(file for file in found if file.path not in known)))

@@ -15,7 +15,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
-from lakesink.sinks.iceberg.checked_receipts import Written, count_votes
+from lakesink.sinks.iceberg.checked_receipts import count_votes
 from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit.prepared import PreparedBatch
@@ -126,7 +126,7 @@ class Receipts:
     def _count(self, votes: list[bytes]) -> None:
         scene = self.scene
         plan = scene.transaction.write.plan
-        counted = count_votes(votes, Written(scene.table), plan.file_stem, plan.batch_id)
+        counted = count_votes(votes, scene.table, plan.file_stem, plan.batch_id)
         _check_files(counted.files, scene)
         if crc32(votes[1]) % 20 == 0:  # writes manifests: slow, and for each input always the same choice
             prepared = scene.sink.pre_commit(scene.transaction, votes)

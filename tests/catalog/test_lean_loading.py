@@ -81,7 +81,7 @@ def apart(document: str, size: int = 64, inside: str = "") -> SetApart:
 
 def assert_same(found: SetApart, metadata: TableMetadata) -> None:
     """Every attribute that readers of history use, in the order of the text."""
-    snapshots, log = found.snapshots or [], found.snapshot_log or []
+    snapshots, log = (found.lists.get(name, []) for name in ("snapshots", "snapshot_log"))
     assert [one.whole() for one in snapshots] == metadata.snapshots
     for lean, own in zip(snapshots, metadata.snapshots, strict=True):
         names = ("snapshot_id", "parent_snapshot_id", "sequence_number", "timestamp_ms", "manifest_list", "schema_id")
@@ -152,7 +152,7 @@ def test_an_answer_of_a_service_is_read_around_the_metadata() -> None:
     found = apart(json.dumps(answer), inside="metadata")
     rest = json.loads(found.rest)
     assert rest == answer | {"metadata": METADATA | {"snapshots": [], "snapshot-log": []}}
-    assert [one.snapshot_id for one in found.snapshots or []] == [FIRST, FIRST + 1]
+    assert [one.snapshot_id for one in found.lists["snapshots"]] == [FIRST, FIRST + 1]
 
 
 PLAIN = json.dumps(METADATA)
@@ -404,7 +404,7 @@ def test_items_that_begin_alike_are_one_list_only_with_commas_between_them(betwe
             with pytest.raises(NotLean):
                 set_apart(pieces)
         else:
-            assert set_apart(pieces).snapshot_log == expected
+            assert set_apart(pieces).lists["snapshot_log"] == expected
 
 
 def test_a_list_that_cannot_be_read_at_once_is_not_tried_for_each_item() -> None:
@@ -420,5 +420,5 @@ def test_a_list_that_cannot_be_read_at_once_is_not_tried_for_each_item() -> None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json, "JSONDecoder", Counting)
-        assert len(set_apart(iter([text])).snapshot_log or ()) == 3000
+        assert len(set_apart(iter([text])).lists["snapshot_log"]) == 3000
     assert sum(decoded) < 3 * len(text)

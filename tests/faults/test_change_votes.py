@@ -10,7 +10,7 @@ from lakesink.rows.changed_rows import DELETE_MARK
 from lakesink.rows.plan import ChangesPlan
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_plan import task_plan
-from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, Written, check_documents, count_votes
+from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, check_documents, count_votes
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.measures import Measure, Tally
 from lakesink_protocol.receipt import Receipt, decode, encode
@@ -42,7 +42,7 @@ def cast(lake: Lake) -> list[Receipt]:
 
 
 def combined(lake: Lake, receipts: list[Receipt]) -> CombinedReceipts:
-    return count_votes(list(map(encode, receipts)), Written(lake.table()), "events-1", 1, changes_by_key=True)
+    return count_votes(list(map(encode, receipts)), lake.table(), "events-1", 1, changes_by_key=True)
 
 
 def test_receipts_of_changes_are_combined_in_any_order(lake: Lake) -> None:
@@ -114,7 +114,7 @@ def test_a_receipt_fails_the_batch(lake: Lake, name: str) -> None:
 
 def test_changes_are_refused_where_rows_are_appended(lake: Lake) -> None:
     with pytest.raises(WriteError, match="RECEIPT_REJECTED"):
-        count_votes(list(map(encode, cast(lake))), Written(lake.table()), "events-1", 1)
+        count_votes(list(map(encode, cast(lake))), lake.table(), "events-1", 1)
 
 
 def test_dead_letters_are_offered_for_changes_with_what_they_need() -> None:

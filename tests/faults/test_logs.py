@@ -1,21 +1,24 @@
 """Keys files are removed once nothing can ask for them: those that the batch before names, and no other file."""
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
+from lakesink.settings.settings import Settings
+from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, UnrecordedLog
+from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.events import BatchRecorded, RecordKept
 from lakesink_protocol.row_changes import KeysFile, Mode
+from lakesink_protocol.tags import EveryBatches
 from testkit.tasks import table_in_memory
 from tests.protocol.views import KEY, batch
 
@@ -158,11 +161,14 @@ def test_without_records_a_batch_that_has_landed_removes_its_own_keys_files() ->
     assert storage.told == [path()]
 
 
-@pytest.mark.parametrize("stops", [True, False])
-def test_where_tags_are_left_out_a_query_that_wants_them_stops_behind_a_batch_that_landed(*, stops: bool) -> None:
-    storage, left_out = Storage(), LeftOut()
-    left_out.tags = stops
-    log = StoppingLog(storage.log(), "demo.events", left_out)
+@pytest.mark.parametrize(("stops", "tag_every"), [(True, EveryBatches(1)), (False, EveryBatches(1)), (False, None)])
+def test_where_tags_are_left_out_a_query_that_wants_them_stops_behind_a_batch_that_landed(
+    *, stops: bool, tag_every: EveryBatches | None
+) -> None:
+    storage, memory, settings = Storage(), RunMemory(), Settings(tag_every=tag_every)
+    memory.left_out.tags = stops or tag_every is None
+    sink = SinkTable("demo.events", KEY, lambda: NoopCatalog("demo"), settings, Effects(), memory, ())
+    log = replace(storage.log(), check=sink.check_tags)
     with pytest.raises(CatalogError, match="CATALOG_WITHOUT_TAGS") if stops else nullcontext():
         log.landed(batch(2))
     assert storage.told == ["landed"]

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
 from lakesink.rows.expectations import Expected, OnUnmet
-from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, Written, count_votes, is_data_file
+from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts, count_votes, is_data_file
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.errors import WriteError
@@ -56,7 +56,7 @@ def refusing(rows: int = 3, malformed: int = 1, **changes: Any) -> Receipt:
 
 def counted(*receipts: Receipt, rest: Table | None = None, by_key: bool = False) -> CombinedReceipts:
     encoded = list(map(encode, receipts))
-    return count_votes(encoded, Written(TABLE, rest), STEM, 7, EXPECTED, changes_by_key=by_key)
+    return count_votes(encoded, TABLE, STEM, 7, EXPECTED, rest=rest, changes_by_key=by_key)
 
 
 def code_of(*receipts: Receipt, **how: Any) -> str:
@@ -218,7 +218,7 @@ def test_no_receipt_says(name: str) -> None:
 
 def test_junk_is_no_receipt() -> None:
     with pytest.raises(WriteError, match="not a receipt") as error:
-        count_votes([b"junk"], Written(TABLE), STEM, 7)
+        count_votes([b"junk"], TABLE, STEM, 7)
     assert error.value.code == REJECTED
 
 

@@ -15,9 +15,7 @@ from pyiceberg.types import BinaryType, DecimalType, FixedType, LongType, Nested
 
 from lakesink.rows.expectations import Expected, OnUnmet
 from lakesink.sinks.iceberg.checked_receipts import (
-    Written,
     bounds_fit,
-    bounds_of,
     check_expectations,
     count_votes,
     counts_agree,
@@ -145,7 +143,7 @@ def test_a_vote_that_found_malformed_documents_and_does_not_refuse_is_none(lake:
     aside = Quality(Tally({DEAD_LETTERS: 1}))
     vote = encode(Receipt(0, 1, (), schema_id=0, quality=aside, malformed=1))
     with pytest.raises(WriteError, match=r"found malformed documents, and did not refuse the batch"):
-        count_votes([vote], Written(lake.table()), "events-1", 1)
+        count_votes([vote], lake.table(), "events-1", 1)
 
 
 @pytest.mark.parametrize(("rows", "fits"), [(2, True), (0, False), (1, False), (3, False)])
@@ -154,7 +152,7 @@ def test_the_driver_votes_for_as_many_rows_as_the_tasks_left(lake: Lake, rows: i
     task = Receipt(0, 2, (), schema_id=0, left=LeftRows("file:///left", 2, 9))
     votes = [encode(task), encode(Receipt(1, rows, (), schema_id=0, quality=aside))]
     with nullcontext() if fits else pytest.raises(WriteError, match="another number of rows than the tasks left"):
-        assert count_votes(votes, Written(table, rest=table), "events-1", 1).rows == 2
+        assert count_votes(votes, table, "events-1", 1, rest=table).rows == 2
 
 
 @pytest.mark.parametrize(
@@ -281,7 +279,7 @@ def _is_possible(field_id: int, bound: bytes) -> bool:
 @pytest.mark.parametrize(("field_id", "bound", "fits"), [(1, bytes(8), True), (1, b"1", False), (2, b"\xff", False)])
 def test_each_bound_is_a_value_of_its_columns_type(field_id: int, bound: bytes, *, fits: bool) -> None:
     file = ContentFile("file:///a", 0, (), 1, 1, {}, {}, {}, {}, {field_id: bound}, {field_id: bound}, ())
-    assert bounds_fit([file], bounds_of(SCHEMA)) is fits
+    assert bounds_fit([file], SCHEMA) is fits
 
 
 @pytest.mark.dear
@@ -291,7 +289,7 @@ def test_the_bounds_of_all_files_together_are_possible_if_each_is(found: list[tu
     """Halves of a character in two files are no text, although they would be one if they were joined."""
     files = [ContentFile("file:///a", 0, (), 1, 1, {}, {}, {}, {}, lower, upper, ()) for lower, upper in found]
     each = [_is_possible(*pair) for maps in found for bounds in maps for pair in bounds.items()]
-    assert bounds_fit(files, bounds_of(SCHEMA)) == all(each)
+    assert bounds_fit(files, SCHEMA) == all(each)
 
 
 @pytest.mark.parametrize(

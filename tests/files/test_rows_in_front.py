@@ -266,7 +266,7 @@ def test_records_for_a_topic_are_judged_and_have_no_marks(tmp_path: Path) -> Non
     writer = ParquetTaskWriter(PLAN, (rule,), behind=of_topic)
     head, own = apart(writer.receipts("orders", writer.write(0, iter([rows])))["orders"], 2)
     assert decode(head).quality == Quality(Tally({UNMET_ROWS: 1}), unmet={"short": 1})
-    [part] = decode_kafka(own, "orders-7").parts.parts
+    [part] = decode_kafka(own, "orders-7")[0].parts
     assert pq.read_table(tmp_path / part.name).to_pylist() == [{"value": b"a"}, {"value": b"bb"}]
 
 

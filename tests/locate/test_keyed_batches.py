@@ -19,7 +19,7 @@ from lakesink.keys.scan import FILE, POSITION
 from lakesink.settings.option_types import Deletes, LocateIn, OnAbsent, OnLate
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, Locator, check_sequence
-from lakesink.sinks.iceberg.rows_on_head import WORKERS_FROM_BYTES, FilesOnHead, LocateMemory, Workers
+from lakesink.sinks.iceberg.rows_on_head import WORKERS_FROM_BYTES, FilesOnHead, LocateMemory, LocateSettings
 from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.commit.prepared import PreparedBatch
@@ -122,17 +122,19 @@ def test_late_changes_and_replayed_ones_without_a_row_are_refused_where_the_sett
 def test_executors_search_where_there_are_some_and_the_settings_want_it(
     table: Table, monkeypatch: pytest.MonkeyPatch, where: LocateIn, from_bytes: int | None, *, has_session: bool
 ) -> None:
-    asked: list[Workers | None] = []
+    asked: list[LocateSettings] = []
 
     def call(self: Locator, *_: Any) -> Located:
-        asked.append(self.settings.workers)
+        asked.append(self.settings)
         return Located(None)
 
     monkeypatch.setattr(Locator, "__call__", call)
     run = (lambda work, items: [work(item) for item in items]) if has_session else None
     locate = ChangesByKey(Settings(locate_in=where), run, map).locate(prepared(), CHANGES, "s-0")
     locate(table, None)
-    assert asked == [None if run is None or from_bytes is None else Workers(run, from_bytes)]
+    (settings,) = asked
+    assert settings.workers is (None if from_bytes is None else run)
+    assert from_bytes is None or settings.workers_from_bytes == from_bytes
 
 
 def test_what_was_located_is_remembered_until_the_head_is_another(table: Table) -> None:
@@ -148,13 +150,11 @@ def live(path: str, number: int = 5, rows: int = 1) -> LiveFile:
     return LiveFile(path, Content.DATA, 0, (), rows, 1, number, {}, {}, "", manifest_path="")
 
 
-def test_of_the_newest_head_its_files_are_remembered_and_the_footers_of_no_others() -> None:
+def test_of_the_newest_head_the_footers_of_its_files_are_remembered_and_of_no_others() -> None:
     memory = LocateMemory()
     stays, again, goes = DataFile("a", 1), DataFile("a", 1, since="8"), DataFile("b", 1)
     memory.footers.update(dict.fromkeys([stays, again, goes], Footer({}, has_ids=True)))
-    head = LiveFiles((live("a"), live("c")), ())
-    memory.see(head)
-    assert memory.head is head
+    memory.see(LiveFiles((live("a"), live("c")), ()))
     assert [*memory.footers] == [stays, again]
 
 

@@ -17,7 +17,6 @@ from pyroaring import BitMap64
 from lakesink.keys.data_file import DataFile
 from lakesink.keys.work import Group, groups_of
 from lakesink.parquet.deletes import FILE_PATH, DeletedRows, write_deletes
-from lakesink.sinks.iceberg.rows_on_head import Workers
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.row_changes import ChangeCounts, Operation
@@ -283,7 +282,7 @@ def test_workers_find_what_the_driver_finds(tmp_path: Path) -> None:
             apply(found, [upsert(number, 1) for number in range(batch, 30, 3)])
         prepared = found.prepare([upsert(1, 0), delete(2, 3)], [upsert(2, 1), upsert(3, 2)])
         here = found.locator(prepared)(found.table, found.head)
-        there = found.locator(prepared, workers=Workers(run, from_bytes=0))(found.table, found.head)
+        there = found.locator(prepared, workers=run, workers_from_bytes=0)(found.table, found.head)
         assert (
             there.counts
             == here.counts

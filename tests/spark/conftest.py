@@ -48,9 +48,9 @@ def votes_by(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     for kind in (FrameRows, PlanRows):
 
-        def reports(self: Any, writer: Any, kind: Any = kind, reports: Any = kind.reports) -> Any:
+        def reports(self: Any, *given: Any, kind: Any = kind, reports: Any = kind.reports) -> Any:
             seen.append(kind.__name__)
-            return reports(self, writer)
+            return reports(self, *given)
 
         monkeypatch.setattr(kind, "reports", reports)
     return seen

@@ -181,8 +181,7 @@ class KeysSeen:
 
 def tasks_of(rows: Any, tasks: BatchTasks | None) -> list[list[str]]:
     limits = ArrowBatchLimits(rows.sparkSession.conf, rows.schema.jsonValue())
-    frame = FrameRows(*encode_for_transport(rows), None if tasks is None else tasks.of)
-    job = RowsJob(frame, limits, lambda _: False, tasks=tasks)
+    job = RowsJob(FrameRows(*encode_for_transport(rows)), limits, lambda _: False, tasks=tasks)
     return [json.loads(receipt) for receipt in job.write({"it": KeysSeen()}).receipts("it")]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakesink.sinks.iceberg.upkeep.managed import manager_of
+from lakesink.sinks.iceberg.upkeep.policy import manager_of
 
 S3_TABLES = "Amazon S3 Tables"
 

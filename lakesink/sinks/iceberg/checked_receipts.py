@@ -113,14 +113,6 @@ _ANY = range(2**31)
 
 
 @dataclass(frozen=True, slots=True)
-class PossibleBounds:
-    """What bounds can be: their size in bytes by field id, and the fields whose bounds are texts."""
-
-    widths: Mapping[int, range]
-    texts: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
 class CombinedReceipts:
     """The combined receipts of a batch.
 
@@ -139,50 +131,38 @@ class CombinedReceipts:
     changed: Tally = field(default_factory=Tally)
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The table that tasks wrote under; and the one for the rows that they left, if they left any."""
-
-    table: Table
-    rest: Table | None = None
-
-    def groups(self, receipts: Sequence[Receipt]) -> list[tuple[Table, Sequence[Receipt]]]:
-        """The receipts by the table that they are for; the last one is for the rows that were left."""
-        if self.rest is None or not receipts:
-            return [(self.table, receipts)]
-        return [(self.table, receipts[:-1]), (self.rest, receipts[-1:])]
-
-
 def count_votes(
     encoded: Sequence[bytes],
-    written: Written,
+    table: Table,
     file_stem: str,
     batch_id: int,
     expected: Sequence[Expected] = (),
     *,
+    rest: Table | None = None,
     changes_by_key: bool = False,
 ) -> CombinedReceipts:
     """Combine the receipts; raises WriteError unless every receipt is valid and none refuses the batch.
 
-    `changes_by_key` is true if the rows are changes, and false if they are only appended.
+    `table` is the one that tasks wrote under, and `rest` that for the rows that they left, if they left any: these have
+    the last receipt. `changes_by_key` is true if the rows are changes, and false if they are only appended.
     """
     receipts = sorted(map(decoded, encoded), key=lambda receipt: receipt.task)
-    groups = written.groups(receipts)
-    [(_, of_job), *rest] = groups
-    for table, some in groups:
+    of_job, left = (receipts, []) if rest is None else (receipts[:-1], receipts[-1:])
+    groups = [(table, of_job)] if rest is None or not left else [(table, of_job), (rest, left)]
+    for under, some in groups:
         for receipt in some:
-            _check_receipt(table, receipt, file_stem)
-            _check_changes(table, receipt, file_stem, changes_by_key=changes_by_key)
-    _check_rest([receipt for _, some in rest for receipt in some], of_job)
+            _check_receipt(under, receipt, file_stem)
+            _check_changes(under, receipt, file_stem, changes_by_key=changes_by_key)
+    _check_rest(left, of_job)
     quality = judged(receipts, expected, batch_id)
     files = tuple(file for receipt in receipts for file in receipt.files)
     if len({file.path for file in files}) != len(files):
         raise receipt_rejected("a data file is listed twice")
     if max(sum(file.record_count for file in files), sum(file.file_size_bytes for file in files)) > MOST_IN_A_BATCH:
         raise receipt_rejected("the batch has more rows or bytes than the limit")
-    schemas = [_written_under(table, some) for table, some in groups]
-    for table, some in groups:
-        _check_premises(table, some)
+    schemas = [_written_under(under, some) for under, some in groups]
+    for under, some in groups:
+        _check_premises(under, some)
     return CombinedReceipts(
         files,
         schemas[-1],
@@ -280,7 +260,7 @@ def _written_under(table: Table, receipts: Sequence[Receipt]) -> Schema:
     known = [schema for schema in table.metadata.schemas if schema_ids == {schema.schema_id}]
     if not known:
         raise receipt_rejected("tasks used different schemas, or one that the table does not have")
-    if not bounds_fit((file for receipt in receipts for file in receipt.files), bounds_of(known[0])):
+    if not bounds_fit((file for receipt in receipts for file in receipt.files), known[0]):
         raise receipt_rejected("a bound is not a value of its column's type")
     return known[0]
 
@@ -303,17 +283,6 @@ def _fits_its_spec(file: ContentFile, specs: Mapping[int, PartitionSpec]) -> boo
     return fits and file.record_count > 0 and file.file_size_bytes > 0
 
 
-def bounds_of(schema: Schema) -> PossibleBounds:
-    """What the bounds of this schema's columns can be."""
-    kinds = {field_id: field.field_type for field_id, field in index_by_id(schema).items()}
-    texts = [field_id for field_id, kind in kinds.items() if isinstance(kind, types.StringType)]
-    widths = {
-        field_id: range(len(kind) + 1) if isinstance(kind, types.FixedType) else _WIDTHS.get(type(kind), _ANY)
-        for field_id, kind in kinds.items()
-    }
-    return PossibleBounds(widths, texts)
-
-
 def counts_agree(file: ContentFile) -> bool:
     """True if no column has more NULLs or NaNs than values, and the row groups' offsets ascend within the file."""
     offsets, values = file.split_offsets, file.value_counts
@@ -325,17 +294,24 @@ def counts_agree(file: ContentFile) -> bool:
     )
 
 
-def bounds_fit(files: Iterable[ContentFile], possible: PossibleBounds) -> bool:
+def bounds_fit(files: Iterable[ContentFile], schema: Schema) -> bool:
     """True if every bound belongs to a column of the schema and can be a value of its type."""
+    kinds = {field_id: field.field_type for field_id, field in index_by_id(schema).items()}
+    sizes = {
+        field_id: range(len(kind) + 1) if isinstance(kind, types.FixedType) else _WIDTHS.get(type(kind), _ANY)
+        for field_id, kind in kinds.items()
+    }
     maps = [bounds for file in files for bounds in (file.lower_bounds, file.upper_bounds)]
     shapes = {(tuple(bounds), tuple(map(len, bounds.values()))) for bounds in maps}
     wide = all(
-        width in possible.widths.get(field_id, ())
+        width in sizes.get(field_id, ())
         for field_ids, widths in shapes
         for field_id, width in zip(field_ids, widths, strict=True)
     )
     return wide and all(
-        _are_texts([each[field_id] for each in maps if field_id in each]) for field_id in possible.texts
+        _are_texts([each[field_id] for each in maps if field_id in each])
+        for field_id, kind in kinds.items()
+        if isinstance(kind, types.StringType)
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -13,13 +14,13 @@ from lakesink.rows.expectations import Expected, without_marks
 from lakesink.rows.plan import DEBEZIUM, DELETED
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_plan import check_conditions, expected_of, plan_batch
-from lakesink.sinks.iceberg.checked_receipts import Written, count_votes, decoded
+from lakesink.sinks.iceberg.checked_receipts import count_votes, decoded
 from lakesink.sinks.iceberg.document_evolution import follow, left_rows, not_written_again, widened_floats
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, prepared_changes
 from lakesink.sinks.iceberg.logs import why_unusable
 from lakesink.sinks.iceberg.side.side_rollback import with_side_tables
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
-from lakesink.sinks.iceberg.side.side_tables import SideFactory, SideTables
+from lakesink.sinks.iceberg.side.side_tables import SideTables, side_participant
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
 from lakesink.sinks.iceberg.table_layout import unkept_field
 from lakesink.sinks.iceberg.transaction import BatchWarnings, IcebergTransaction
@@ -82,7 +83,6 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
     side_tables: SideTables = field(init=False)
     changes: ChangesByKey = field(init=False)
     target: SinkTable = field(init=False)
-    _sides: SideFactory = field(init=False)
     _accept_warning: UnusedAcceptWarning = field(init=False)
     _committed_id: int | None = field(default=None, init=False)
 
@@ -93,8 +93,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         given = self.table, self.key, self.open_catalog, self.settings, self.effects
         self.target = SinkTable(*given, self.memory, self.words)
         self._accept_warning = UnusedAcceptWarning(self.settings.accept, "table", self.table, self.key.name)
-        self._sides = SideFactory(self.target, IcebergSink, self._accept_warning)
-        self.side_tables = SideTables.of(self.table, self.settings, self.expected, self._sides.participant)
+        make_side = partial(side_participant, self.target, IcebergSink, self._accept_warning)
+        self.side_tables = SideTables.of(self.target, self.expected, make_side)
         self._accept_warning.is_shared = bool(self.side_tables.used)
         self.changes = ChangesByKey(
             self.settings, self.run_in_executors, self.effects.at_once, self.key.name.startswith(REPLAY)
@@ -145,7 +145,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         if entry is not None:
             self.target.records.follow(entry.batch_id, entry.fingerprint)
         try:
-            sides = self._sides.plans(self.side_tables, decision, write.plan) if verdict.adds_rows else ()
+            sides = self.side_tables.plans(decision, write.plan) if verdict.adds_rows else ()
         except WriteError:
             again = fence.decide_on(self.target.load(), batch)
             if isinstance(again.verdict, Skip):  # a rival has committed the batch meanwhile, and later ones
@@ -209,7 +209,7 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             raise not_written_again(doubles, write.table.schema(), write.table.name(), write.plan.batch_id)
         log = self.side_tables.changelog
         of_job = None if log is None else log.write
-        transaction.sides = self._sides.plans(self.side_tables, transaction.decision, plan)
+        transaction.sides = self.side_tables.plans(transaction.decision, plan)
         if doubles is not None or (plan.changes is not None and self.can_write_again):
             transaction.write = replace(following, plan=plan)
             return WriteAgain()
@@ -222,14 +222,14 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
         """Check every receipt and write the batch's manifests."""
         batch_id = transaction.batch.batch_id
         write, followed = transaction.write, transaction.followed
-        rest = None if followed is None else followed.table
         plan, changes = write.plan, write.plan.changes
         counted = count_votes(
             receipts,
-            Written(write.table, rest),
+            write.table,
             plan.file_stem,
             batch_id,
             self.expected,
+            rest=None if followed is None else followed.table,
             changes_by_key=changes is not None,
         )
         self.side_tables.check(counted, batch_id, logs=transaction.logs)
@@ -240,7 +240,8 @@ class IcebergSink(TwoPhaseCommitSink[IcebergTransaction, PreparedBatch]):
             last = (followed or write).plan
             missing = [name for name in missing_columns(self.schema, last) if changes is None or name != DELETED]
             warnings.of_columns(batch_id, missing, unknown_columns(self.schema, last))
-        changelog = self.side_tables.changelog_of(logs=transaction.logs)
+        logged = self.side_tables.changelog if transaction.logs else None
+        changelog = "" if logged is None else logged.table
         try:
             prepared = transaction.fence.prepare(
                 transaction.decision,

@@ -159,13 +159,11 @@ class ChangesByKey:
 
     def locate(self, prepared: PreparedBatch, changes: PreparedChanges, file_stem: str) -> Locate:
         """What locates a prepared batch, which has these changes, on a head."""
-        new_files = partial(_new_files, prepared)
-        workers = None
-        if self.run is not None and self.settings.locate_in is not LocateIn.DRIVER:
-            workers = rows_on_head.Workers(
-                self.run, 0 if self.settings.locate_in is LocateIn.EXECUTORS else rows_on_head.WORKERS_FROM_BYTES
-            )
-        how = rows_on_head.LocateSettings(workers=workers)
+        new_files, where = partial(_new_files, prepared), self.settings.locate_in
+        how = rows_on_head.LocateSettings(
+            workers=None if where is LocateIn.DRIVER else self.run,
+            workers_from_bytes=0 if where is LocateIn.EXECUTORS else rows_on_head.WORKERS_FROM_BYTES,
+        )
         locator = Locator(changes, new_files, file_stem, self.memory, self.at_once, how)
         return partial(self._checked, locator, prepared.schema_change)
 

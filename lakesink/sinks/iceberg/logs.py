@@ -3,7 +3,7 @@
 They also remove keys files that nothing can ask for again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +13,12 @@ from lakesink.keys.keys_file import is_keys_file
 from lakesink.sinks.iceberg.checked_receipts import is_data_file
 from lakesink_catalog.commit.decision import Decision, still_usable
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.left_out import LeftOut
 from lakesink_catalog.commit.prepared import PreparedBatch, TableLog
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.recovered import matches_keys_files, matches_manifests
 from lakesink_catalog.connect.catalog_failures import translate_storage_errors
 from lakesink_catalog.tables.locations import all_under, data_location, is_under, metadata_location
 from lakesink_protocol import events
-from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import Batch, SinkKey
 from lakesink_protocol.redact import redact
 from lakesink_protocol.two_phase import Payload
@@ -61,11 +59,13 @@ class ReportedLog:
 
     Attributes:
         keys_files: Those of the stream; None if its rows are only appended.
+        check: Called once a batch has landed in all participants.
     """
 
     records: TableLog
     effects: Effects
     keys_files: KeysFiles | None
+    check: Callable[[Batch], None] = lambda _: None
 
     def find(self, batch: Batch) -> Mapping[str, Payload] | None:
         return self.records.find(batch)
@@ -80,6 +80,7 @@ class ReportedLog:
         self.records.landed(batch)
         if self.keys_files is not None:
             self.keys_files.remove(spent)
+        self.check(batch)
 
     def _keys_files_before(self) -> Sequence[str]:
         if self.keys_files is None:
@@ -98,10 +99,11 @@ class ReportedLog:
 class UnrecordedLog:
     """Keeps no record: a version of an application does not identify rows, so each call writes the rows it received.
 
-    Nothing can ask for the keys files of a call once its batch has landed.
+    Nothing can ask for the keys files of a call once its batch has landed. `check` is as in `ReportedLog`.
     """
 
     keys_files: KeysFiles
+    check: Callable[[Batch], None] = lambda _: None
     _own: Sequence[str] = field(default=(), init=False)
 
     def find(self, batch: Batch) -> None:
@@ -111,37 +113,10 @@ class UnrecordedLog:
         """Remember the keys files."""
         self._own = self.keys_files.named_in(batch.batch_id, payloads)
 
-    def landed(self, batch: Batch) -> None:  # noqa: ARG002 - the log is of one batch
+    def landed(self, batch: Batch) -> None:
         """Remove the keys files."""
         self.keys_files.remove(self._own)
-
-
-@dataclass(frozen=True, slots=True)
-class StoppingLog:
-    """A log that stops the query where tags are left out, once a batch has landed in all participants.
-
-    Attributes:
-        table: The name, for the error.
-        left_out: What the run has seen the catalog leave out.
-    """
-
-    log: ReportedLog | UnrecordedLog
-    table: str
-    left_out: LeftOut
-
-    def find(self, batch: Batch) -> Mapping[str, Payload] | None:
-        """As the log."""
-        return self.log.find(batch)
-
-    def put(self, batch: Batch, payloads: Mapping[str, Payload]) -> None:
-        """As the log."""
-        self.log.put(batch, payloads)
-
-    def landed(self, batch: Batch) -> None:
-        """As the log, and then the check."""
-        self.log.landed(batch)
-        if self.left_out.tags:
-            raise CatalogError.of("CATALOG_WITHOUT_TAGS.tag_every", batch_id=batch.batch_id, table=self.table)
+        self.check(batch)
 
 
 def why_unusable(decision: Decision, prepared: PreparedBatch, file_stem: str, effects: Effects) -> str | None:

@@ -52,7 +52,7 @@ def check_start(
 ) -> None:
     """Check options, columns and table as the first batch does, with the same errors."""
     parse_identifier(table)
-    target = _existing_table(found, table, settings)
+    target = _existing_table(found, table, may_lack=settings.create_table)
     if target is None:
         target = _table_to_be(table, check_creation(table, key, settings, schema), settings)
     else:
@@ -117,11 +117,8 @@ def _check_side_table(
     found: FoundCatalog, kind: SideTable, name: str, key: SinkKey, columns: pa.Schema
 ) -> WritePlan | None:
     """Check the table and plan for it, if there is one already. The options of the rows are not its."""
-    try:
-        existing = load_table(found.open(create=False), name)
-    except CatalogError as error:
-        if error.code not in (CATALOG_MISSING, TABLE_MISSING):
-            raise
+    existing = _existing_table(found, name, may_lack=True)
+    if existing is None:
         return None
     check_has_head(existing, MAIN_BRANCH)
     settings = replace(Settings(), schema_evolution=kind.schema_evolution)
@@ -158,11 +155,11 @@ def explain_missing(error: CatalogError, table: str) -> LakesinkError:
     )
 
 
-def _existing_table(found: FoundCatalog, table: str, settings: Settings) -> Table | None:
+def _existing_table(found: FoundCatalog, table: str, *, may_lack: bool) -> Table | None:
     try:
         return load_table(found.open(create=False), table)
     except CatalogError as error:
-        if settings.create_table and error.code in (CATALOG_MISSING, TABLE_MISSING):
+        if may_lack and error.code in (CATALOG_MISSING, TABLE_MISSING):
             return None
         raise explain_missing(error, table) from None
 

@@ -4,7 +4,6 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -15,18 +14,18 @@ from pyiceberg.table import Table
 from lakesink.keys.data_file import DataFile, constants_of
 from lakesink.keys.deleted_rows import Deleted, KnownDeletes, read_deleted
 from lakesink.keys.footers import Footer, Source, name_mapping, opener
-from lakesink.keys.key_cache import DEFAULT_BYTES, KeyCache
+from lakesink.keys.key_cache import KeyCache
 from lakesink.keys.key_columns import KeyColumns, key_columns
 from lakesink.keys.keys_file import read_changes
 from lakesink.keys.live_rows import applicable, merged, not_deleted, positions_by_file
 from lakesink.keys.newest import CHANGE, Newest, newest_of_each_key, places_of
 from lakesink.keys.prune import key_partitions, key_ranges
-from lakesink.keys.scan import FILE, ScanLimits
+from lakesink.keys.scan import FILE
 from lakesink.keys.search import Search
 from lakesink.keys.work import RemoteSearch, RunInExecutors, from_bytes, groups_of
 from lakesink.parquet.deletes import DeletedRows
 from lakesink.parquet.filesystem import shareable_properties
-from lakesink.rows.plan import PartitionField
+from lakesink.settings.table_settings import partition_fields
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory
@@ -34,14 +33,6 @@ from lakesink_protocol.row_changes import KeysFile
 
 WORKERS_FROM_BYTES = 256 * 2**20
 _SEARCHED_ROWS, _SEARCHED_FILES = 50_000_000, 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """Other machines that search data files, used from a size of the key columns on; 0 means always."""
-
-    run: RunInExecutors
-    from_bytes: int = WORKERS_FROM_BYTES
 
 
 def default_cache_folder() -> str:
@@ -55,30 +46,25 @@ class LocateSettings:
 
     Attributes:
         folder: For copies of key columns of data files that are not on a local disk.
+        workers: Other machines that search data files.
+        workers_from_bytes: The size of the key columns from which on they do; 0 means always.
     """
 
     folder: str = field(default_factory=default_cache_folder)
-    folder_bytes: int = DEFAULT_BYTES
-    limits: ScanLimits = field(default_factory=ScanLimits)
-    workers: Workers | None = None
+    workers: RunInExecutors | None = None
+    workers_from_bytes: int = WORKERS_FROM_BYTES
 
 
 @dataclass(slots=True)
 class LocateMemory:
-    """What a sink remembers of its table from batch to batch. Manifests, data files and delete files never change.
-
-    Attributes:
-        head: The files of the newest head that was searched.
-    """
+    """What a sink remembers of its table from batch to batch. Manifests, data files and delete files never change."""
 
     live: LiveMemory = field(default_factory=LiveMemory)
     deletes: KnownDeletes = field(default_factory=KnownDeletes)
     footers: dict[DataFile, Footer] = field(default_factory=dict)
-    head: LiveFiles = field(default_factory=partial(LiveFiles, (), ()))
 
     def see(self, live: LiveFiles) -> None:
-        """Remember the files of a head, and forget what is known of all other data files."""
-        self.head = live
+        """Forget what is known of data files that are not on this head."""
         paths = {file.path for file in live.data}
         for file in [file for file in self.footers if file.path not in paths]:
             del self.footers[file]
@@ -106,11 +92,9 @@ class FoundRows:
         unknown = [file for file in files if _identity(file) not in self.files]
         if not unknown:
             return
-        start, found = len(self.files), [self.rows]
-        for part in _search(batch, table, _data_files(table, unknown, batch.columns), settings):
-            numbers = pc.add(part[FILE], pa.scalar(start, pa.int32()))
-            found.append(part.set_column(0, part.schema.field(FILE), numbers))
-        self.rows = pa.concat_tables(found)
+        start = len(self.files)
+        found = _search(batch, table, _data_files(table, unknown, batch.columns), settings, start)
+        self.rows = pa.concat_tables([self.rows, *found])
         self.files.update((_identity(file), start + place) for place, file in enumerate(unknown))
 
 
@@ -180,8 +164,8 @@ def read_batch(
     opened = opener(table)
     newest = newest_of_each_key(read_changes(changes.keys_files, columns, opened), columns)
     pa.default_memory_pool().release_unused()  # the files' content, and the sort
-    cache = KeyCache(settings.folder, settings.folder_bytes)
-    search = Search(columns, Source(opened, name_mapping(table.properties)), cache, settings.limits, memory.footers)
+    source, cache = Source(opened, name_mapping(table.properties)), KeyCache(settings.folder)
+    search = Search(columns, source, cache, footers=memory.footers)
     return BatchKeys(columns, newest, search, tuple(changes.keys_files))
 
 
@@ -189,11 +173,10 @@ def candidates(table: Table, live: LiveFiles, batch: BatchKeys) -> list[LiveFile
     """The data files that can have a key of the batch, by bounds and partition."""
     changes = batch.newest.changes
     ranges = key_ranges(changes, batch.columns)
-    partitions = {}
-    for spec_id in {file.spec_id for file in live.data}:
-        of_spec = table.specs()[spec_id].fields
-        fields = [PartitionField(one.source_id, one.field_id, one.name, str(one.transform)) for one in of_spec]
-        partitions[spec_id] = key_partitions(changes, batch.columns, fields)
+    partitions = {
+        spec_id: key_partitions(changes, batch.columns, partition_fields(table.specs()[spec_id]))
+        for spec_id in {file.spec_id for file in live.data}
+    }
 
     def may_have(file: LiveFile) -> bool:
         there = partitions[file.spec_id]
@@ -221,11 +204,13 @@ def _data_files(table: Table, files: Sequence[LiveFile], columns: KeyColumns) ->
     ]
 
 
-def _search(batch: BatchKeys, table: Table, files: Sequence[DataFile], settings: LocateSettings) -> list[pa.Table]:
-    """The found rows of groups of files; a file is its place among all files."""
+def _search(
+    batch: BatchKeys, table: Table, files: Sequence[DataFile], settings: LocateSettings, first: int
+) -> list[pa.Table]:
+    """The found rows of groups of files, which are numbered from `first` on."""
     changes, workers = batch.newest.changes, settings.workers
     width = changes.select([CHANGE, *batch.columns.key_names]).nbytes / max(changes.num_rows, 1)
-    if workers is None or sum(file.rows for file in files) * width < workers.from_bytes:
+    if workers is None or sum(file.rows for file in files) * width < settings.workers_from_bytes:
         groups = groups_of(files, _SEARCHED_ROWS, _SEARCHED_FILES)
         found = [batch.search.find(group, changes) for group in groups]
     else:
@@ -238,8 +223,8 @@ def _search(batch: BatchKeys, table: Table, files: Sequence[DataFile], settings:
             batch.search.cache,
             tuple(sorted(batch.search.source.mapping.items())),
         )
-        found = [_of_newest(from_bytes(data), changes) for data in workers.run(remote, groups)]
-    starts = accumulate((len(group) for group in groups[:-1]), initial=0)
+        found = [_of_newest(from_bytes(data), changes) for data in workers(remote, groups)]
+    starts = accumulate((len(group) for group in groups[:-1]), initial=first)
     return [
         part.set_column(0, part.schema.field(FILE), pc.add(part[FILE], pa.scalar(start, pa.int32())))
         for part, start in zip(found, starts, strict=True)

@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from lakesink.settings.settings import Settings, policy_of
-from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, StoppingLog, UnrecordedLog
+from lakesink.sinks.iceberg.logs import KeysFiles, ReportedLog, UnrecordedLog
 from lakesink.sinks.iceberg.preflight import create_for_rows
 from lakesink.sinks.iceberg.table_layout import check_partitions, check_sort_by
 from lakesink_catalog.commit.batch_change import CommitOptions
@@ -154,12 +154,14 @@ class SinkTable:
     def log(self, table: Table, *, changes_by_key: bool) -> PreparedLog:
         """Where the batch that is written to this table is prepared."""
         keys_files = KeysFiles(table, self.name, self.key, self.effects)
-        log: ReportedLog | UnrecordedLog = (
-            UnrecordedLog(keys_files)
-            if self.key.kind is SinkKind.TXN
-            else ReportedLog(self.records, self.effects, keys_files if changes_by_key else None)
-        )
-        return log if self.settings.tag_every is None else StoppingLog(log, self.table, self.memory.left_out)
+        if self.key.kind is SinkKind.TXN:
+            return UnrecordedLog(keys_files, self.check_tags)
+        return ReportedLog(self.records, self.effects, keys_files if changes_by_key else None, self.check_tags)
+
+    def check_tags(self, batch: Batch) -> None:
+        """Stop a query that wants tags if its run has seen the catalog leave them out."""
+        if self.settings.tag_every is not None and self.memory.left_out.tags:
+            raise CatalogError.of("CATALOG_WITHOUT_TAGS.tag_every", batch_id=batch.batch_id, table=self.table)
 
     def _load_or_create(self, batch: Batch, rows: pa.Schema) -> Table:
         """Only a first batch creates its table: if a later batch finds no table, the table was dropped."""

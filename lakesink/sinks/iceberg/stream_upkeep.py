@@ -14,8 +14,7 @@ from lakesink.sinks.iceberg.rows_on_head import LocateMemory
 from lakesink.sinks.iceberg.side.side_tables import SideTables
 from lakesink.sinks.iceberg.sink_table import SinkTable
 from lakesink.sinks.iceberg.upkeep.maintenance import Maintenance, UpkeepMemory
-from lakesink.sinks.iceberg.upkeep.managed import manager_of
-from lakesink.sinks.iceberg.upkeep.policy import Policy
+from lakesink.sinks.iceberg.upkeep.policy import Policy, manager_of
 from lakesink_catalog.tables.tables import load_table
 from lakesink_protocol import events
 from lakesink_protocol.identity import MAIN_BRANCH

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 
-from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionSpec
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, sorting
 from pyiceberg.table.metadata import TableMetadata
@@ -61,8 +61,12 @@ def order_in_words(table: Table) -> str:
 
 
 def _spelled(field: sorting.SortField, schema: Schema) -> str:
+    return f"{_term(field, schema)} {field.direction} {field.null_order}"
+
+
+def _term(field: sorting.SortField | PartitionField, schema: Schema) -> str:
     column = schema.find_column_name(field.source_id) or f"column {field.source_id}"
-    return f"{spelled_term(str(field.transform), column)} {field.direction} {field.null_order}"
+    return spelled_term(str(field.transform), column)
 
 
 def check_partitions(table: Table, partition_by: str | None, emit: Listener = LISTENERS) -> None:
@@ -81,7 +85,7 @@ def check_partitions(table: Table, partition_by: str | None, emit: Listener = LI
     ]
     if any(_has_exactly(spec, asked) for spec in metadata.partition_specs):
         return
-    has = _partitions_in_words(table.spec(), table.schema())
+    has = ", ".join(_term(field, table.schema()) for field in table.spec().fields) or "nothing"
     wanted = ", ".join(spelled_term(term.iceberg_transform, ".".join(term.column)) for term in terms)
     if not (all(asked) and _has_first_spec_only(metadata)):
         emit(PartitionByUnused(".".join(table.name()), has, wanted))
@@ -114,10 +118,3 @@ def _has_first_spec_only(metadata: TableMetadata) -> bool:
     """True if the table never had another spec: its id is 0, and no later partition field got an id."""
     last = max((field.field_id for field in metadata.partition_specs[0].fields), default=PARTITION_FIELD_ID_START - 1)
     return [spec.spec_id for spec in metadata.partition_specs] == [0] and metadata.last_partition_id == last
-
-
-def _partitions_in_words(spec: PartitionSpec, schema: Schema) -> str:
-    """A spec in the spelling of `partition_by`."""
-    columns = [schema.find_column_name(field.source_id) or f"column {field.source_id}" for field in spec.fields]
-    terms = [spelled_term(str(field.transform), column) for field, column in zip(spec.fields, columns, strict=True)]
-    return ", ".join(terms) or "nothing"

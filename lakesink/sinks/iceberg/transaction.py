@@ -81,26 +81,21 @@ class BatchWarnings:
         counts = quality.counts
         if UNREAD_BEFORE in counts:
             self.emit(events.RowsBeforeUnread(batch_id, self.table, counts[UNREAD_BEFORE]))
-        warned = quality.unmet_in_words(one.name for one in expected if one.on_unmet is OnUnmet.WARN)
-        if warned:
+        if warned := quality.unmet_in_words(one.name for one in expected if one.on_unmet is OnUnmet.WARN):
             self.emit(events.ExpectationsUnmet(batch_id, self.table, warned))
         if quality.puts_aside:
             self.emit(events.RowsPutAside(batch_id, self.table, counts[DEAD_LETTERS], letters_table))
-        names = self._unreported("key", quality.unknown_names)
-        if names:
+        if names := self._unreported("key", quality.unknown_names):
             self.emit(events.KeysUnknown(batch_id, self.table, Quality(unknown_names=tuple(names)).names_text))
-        reasons = self._unreported("reason", quality.rescued)
-        if reasons:
+        if reasons := self._unreported("reason", quality.rescued):
             self.emit(events.RowsRescued(batch_id, self.table, ", ".join(reasons)))
 
     def of_columns(self, batch_id: int, missing: Iterable[str], ignored: Iterable[str]) -> None:
         """Warn once for each column: the query no longer has it and it becomes NULL, or the table lacks it."""
-        columns = self._unreported_columns("column", missing)
-        if columns:
-            self.emit(events.ColumnsMissing(batch_id, self.table, self.sink, columns))
-        columns = self._unreported_columns("ignored column", ignored)
-        if columns:
-            self.emit(events.ColumnsIgnored(batch_id, self.table, self.sink, columns))
+        found = (("column", missing, events.ColumnsMissing), ("ignored column", ignored, events.ColumnsIgnored))
+        for kind, names, event in found:
+            if columns := ", ".join(shown(name, LONGEST_NAME) for name in self._unreported(kind, names)):
+                self.emit(event(batch_id, self.table, self.sink, columns))
 
     def of_order(self, batch_id: int, unkept: str) -> None:
         """Warn once of a field that keeps files out of the table's sort order."""
@@ -117,7 +112,3 @@ class BatchWarnings:
         news = [name for name in names if f"{kind} {name}" not in self.reported]
         self.reported.update(f"{kind} {name}" for name in news)
         return news
-
-    def _unreported_columns(self, kind: str, names: Iterable[str]) -> str:
-        """The same of columns, safe to show."""
-        return ", ".join(shown(name, LONGEST_NAME) for name in self._unreported(kind, names))

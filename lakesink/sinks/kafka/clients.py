@@ -193,7 +193,8 @@ def without_values(text: str, config: Mapping[str, Any]) -> str:
         return "Invalid value for a configuration property"
     told = _NUMBER.sub(r"\1: its value is", told)
     longest_first = sorted(set(_pieces(config)), key=len, reverse=True)
-    masked = re.compile("|".join([_NAMES, f"({'|'.join([*map(_pattern, longest_first), _TEXTS])})"]), re.DOTALL)
+    values = [re.escape(value[:_LONG]) + ".*" * (len(value) >= _LONG) for value in longest_first]
+    masked = re.compile("|".join([_NAMES, f"({'|'.join([*values, _TEXTS])})"]), re.DOTALL)
     told = masked.sub(lambda found: MASK if found[1] else found[0], told)
     return shown(redact(told, config), LONGEST).rstrip(".")
 
@@ -205,7 +206,3 @@ def _pieces(config: Mapping[str, Any]) -> Iterator[str]:
         for piece in (text, *re.split(r"[\s;,]+", text)):
             if len(piece) >= _SHORTEST and piece.lower() not in ("true", "false"):
                 yield piece
-
-
-def _pattern(value: str) -> str:
-    return re.escape(value) if len(value) < _LONG else f"{re.escape(value[:_LONG])}.*"

@@ -230,9 +230,9 @@ class KafkaSink(StagedSink[CommitRecord, PreparedRows]):
         """See `StagedSink.votes`; checks that the topics take the rows."""
         votes = [decode_kafka(data, self.stem(batch)) for data in receipts]
         with self.failures():
-            for topic, needs in needs_of_all(votes).items():
+            for topic, needs in needs_of_all(needs for _, needs in votes).items():
                 self._check_topic(topic, needs, batch.batch_id)
-        return [vote.parts for vote in votes]
+        return [parts for parts, _ in votes]
 
     def prepared_facts(self, transaction: StagedTransaction[CommitRecord]) -> dict[str, Any]:  # noqa: ARG002 - the same for all
         return {"topic": self.topic}

@@ -9,7 +9,7 @@ needed.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any
@@ -58,20 +58,6 @@ class Needs:
     record_bytes: int
     partition: int
 
-    def also(self, other: "Needs | None") -> "Needs":
-        """These needs and others."""
-        if other is None:
-            return self
-        return Needs(max(self.record_bytes, other.record_bytes), max(self.partition, other.partition))
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaReceipt:
-    """The result of one task: staged parts, and the needs by topic."""
-
-    parts: PartsReceipt
-    needs: Mapping[str, Needs]
-
 
 def encode_kafka(parts: bytes, needs: Mapping[str, Needs]) -> bytes:
     """The receipt as JSON; `parts` is the encoded receipt of the parts."""
@@ -80,22 +66,22 @@ def encode_kafka(parts: bytes, needs: Mapping[str, Needs]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-def decode_kafka(data: bytes, stem: str) -> KafkaReceipt:
-    """The receipt in `data`; raises ReceiptInvalid unless it is of this batch and version, and not too large."""
+def decode_kafka(data: bytes, stem: str) -> tuple[PartsReceipt, dict[str, Needs]]:
+    """Staged parts and needs by topic; raises ReceiptInvalid unless they are of this batch and version, and bounded."""
 
-    def read(document: Mapping[str, Any]) -> KafkaReceipt:
+    def read(document: Mapping[str, Any]) -> tuple[PartsReceipt, dict[str, Needs]]:
         needs = dict(starmap(_needs, document["topics"].items()))
-        return KafkaReceipt(decode_parts(document["parts"].encode(), stem), needs)
+        return decode_parts(document["parts"].encode(), stem), needs
 
     return read_receipt(data, KAFKA_RECEIPT_VERSION, read)
 
 
-def needs_of_all(receipts: list[KafkaReceipt]) -> dict[str, Needs]:
-    """What all tasks together need, by topic."""
+def needs_of_all(several: Iterable[Mapping[str, Needs]]) -> dict[str, Needs]:
+    """What several tasks or rows need together, by topic."""
     found: dict[str, Needs] = {}
-    for receipt in receipts:
-        for topic, needs in receipt.needs.items():
-            found[topic] = needs.also(found.get(topic))
+    for topic, needs in (one for some in several for one in some.items()):
+        other = found.get(topic, needs)
+        found[topic] = Needs(max(needs.record_bytes, other.record_bytes), max(needs.partition, other.partition))
     return found
 
 
@@ -163,21 +149,15 @@ class _Records:
             raise _row_refused("it has no topic", self.batch_id)
         if _has_nul(topics):
             raise _row_refused("it has a topic whose name contains the character NUL", self.batch_id)
-        for topic, needs in self._needs_of(topics, sizes, partitions):
-            if not 0 < len(topic) <= LONGEST_TOPIC:
-                raise _row_refused("it has a topic whose name is empty or too long", self.batch_id)
-            self.needs[topic] = needs.also(self.needs.get(topic))
-
-    def _needs_of(self, topics: pa.Array, sizes: pa.Array, partitions: pa.Array) -> Iterator[tuple[str, Needs]]:
-        if self.topic:
-            highest = pc.max(partitions).as_py()
-            yield self.topic, Needs(pc.max(sizes).as_py(), -1 if highest is None else highest)
-            return
-        rows = pa.table({"topic": topics, "bytes": sizes, "partition": partitions})
-        found = rows.group_by("topic").aggregate([("bytes", "max"), ("partition", "max")])
-        for row in found.to_pylist():
-            partition = row["partition_max"]
-            yield row["topic"], Needs(row["bytes_max"], -1 if partition is None else partition)
+        partitions = pc.fill_null(partitions, -1)
+        needs = {self.topic: Needs(largest, pc.max(partitions).as_py())}
+        if not self.topic:
+            rows = pa.table({"topic": topics, "bytes": sizes, "partition": partitions})
+            found = rows.group_by("topic").aggregate([("bytes", "max"), ("partition", "max")]).to_pylist()
+            needs = {row["topic"]: Needs(row["bytes_max"], row["partition_max"]) for row in found}
+        if not all(0 < len(topic) <= LONGEST_TOPIC for topic in needs):
+            raise _row_refused("it has a topic whose name is empty or too long", self.batch_id)
+        self.needs = needs_of_all([self.needs, needs])
 
 
 def as_records(rows: pa.RecordBatch, topic: str) -> pa.RecordBatch:

@@ -140,11 +140,6 @@ class KafkaTarget:
         of_topic = [] if self._facts is None else [self._facts.max_message_bytes]
         return min([self.clients.max_message_bytes, *of_topic])
 
-    @property
-    def partitions(self) -> int | None:
-        """Partitions of the topic; None if the rows name their topics."""
-        return None if self._facts is None else self._facts.partitions
-
     def read(self) -> LedgerState:
         """The ledger now, read to its end; fences other drivers at the start, and if a transaction stays open."""
         if self._session is None:

@@ -34,7 +34,6 @@ R = TypeVar("R")
 class TopicFacts:
     """A topic as it is now; `topic_id` is empty on a cluster that gives no ids."""
 
-    name: str
     topic_id: str
     partitions: int
     max_message_bytes: int
@@ -54,7 +53,6 @@ class Topics:
         unknown = KafkaError.UNKNOWN_TOPIC_OR_PART
         config = _patient(lambda: self.admin.describe_configs([resource])[resource], unknown)
         return TopicFacts(
-            name=name,
             topic_id=_id_of(found),
             partitions=len(found.partitions),
             max_message_bytes=int(config["max.message.bytes"].value),

@@ -33,31 +33,32 @@ _HOUR_MICROS, _DAY_HOURS = 3_600_000_000, 24
 _REPORT = types.StructType().add("report", types.BinaryType())
 _CONNECT = "org.apache.spark.sql.connect.execution.SparkConnectPlanExecution"
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
+TasksFor = Callable[[int], int]
+"""How many tasks so many partitions are worth."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrameRows:
     """Rows of a DataFrame in transport encoding; each call evaluates them.
 
-    `tasks` is as in `PlanRows`; None leaves the partitions of the DataFrame as they are. Without `shuffles`, rows stay
-    in their partitions even if the writer wants others.
+    Without `shuffles`, rows stay in their partitions even if the writer wants others.
     """
 
     frame: DataFrame
     transport: Transport
-    tasks: Callable[[int], int] | None = None
     shuffles: bool = True
 
-    def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
-        """Run the writer over the rows in one job; returns the number of planned tasks, and their reports."""
+    def reports(self, writer: TaskWriter, tasks_for: TasksFor | None = None) -> tuple[int, list[TaskReport]]:
+        """Run the writer over the rows in one job; returns the number of planned tasks, and their reports.
+
+        Without `tasks_for`, each partition gets a task.
+        """
         clustered = clustered_writer(writer) if self.shuffles else None
         rows = self.frame
         if clustered is not None:
             rows = distributed(rows, clustered.clustered_by, self.transport.names, by_range=clustered.by_range)
-        elif self.tasks is not None:
-            partitions = self.partitions()
-            tasks = self.tasks(partitions)
-            rows = rows.coalesce(tasks) if tasks < partitions else rows
+        elif tasks_for is not None and (tasks := tasks_for(partitions := self.partitions())) < partitions:
+            rows = rows.coalesce(tasks)
         mapped = rows.mapInArrow(_task(writer, self.transport), _REPORT)
         reports = [TaskReport.decoded(bytes(row.report)) for row in mapped.collect()]
         plan = mapped._jdf.queryExecution().executedPlan()  # PySpark does not report its number of tasks
@@ -70,24 +71,19 @@ class FrameRows:
 
 @dataclass(frozen=True, slots=True)
 class PlanRows:
-    """Rows of a micro-batch from its query's physical plan.
-
-    `to_arrow` is from `arrow_converter`. `tasks` is told the number of partitions and returns how many tasks they are
-    worth.
-    """
+    """Rows of a micro-batch from its query's physical plan; `to_arrow` is from `arrow_converter`."""
 
     frame: DataFrame
     transport: Transport
     plan: Any
     schema: pa.Schema
     to_arrow: Any
-    tasks: Callable[[int], int] | None = None
 
-    def reports(self, writer: TaskWriter) -> tuple[int, list[TaskReport]]:
+    def reports(self, writer: TaskWriter, tasks_for: TasksFor | None = None) -> tuple[int, list[TaskReport]]:
         """See `FrameRows.reports`."""
         messages = self._messages()
         partitions = messages.getNumPartitions()
-        if self.tasks is not None and (tasks := self.tasks(partitions)) < partitions:
+        if tasks_for is not None and (tasks := tasks_for(partitions)) < partitions:
             messages = messages.coalesce(tasks)
         write = partial(write_messages, _task(writer, self.transport), self.schema)
         written: PipelinedRDD[Any, Any] = PipelinedRDD(messages, write)

@@ -1,6 +1,7 @@
 """Jobs in the executors: the one over a batch's rows, which returns the votes of the tasks, and one over any items."""
 
 import pickle
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,7 +27,7 @@ from lakesink_protocol.votes import Vote, Votes, receipts_of
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RowsJob:
     """Runs writers over the rows of one batch; the two-phase coordinator calls its `write`.
 
@@ -36,6 +37,7 @@ class RowsJob:
         plan: The same rows from their query's plan, if available.
         most_rows: Upper bound of the number of rows, if it is known before they are read.
         tasks: Learns from the reports how many tasks a batch is worth.
+        seconds: How long all calls of `write` took; None before the first one.
     """
 
     frame: FrameRows
@@ -44,9 +46,17 @@ class RowsJob:
     plan: PlanRows | None = None
     most_rows: int | None = None
     tasks: BatchTasks | None = None
+    seconds: float | None = field(default=None, init=False)
 
     def write(self, writers: Mapping[str, TaskWriter]) -> Votes:
         """Run one job and return its votes. There can be only one writer, which may route rows to others."""
+        started = time.monotonic()
+        try:
+            return self._votes(writers)
+        finally:
+            self.seconds = (self.seconds or 0.0) + time.monotonic() - started
+
+    def _votes(self, writers: Mapping[str, TaskWriter]) -> Votes:
         if len(writers) != 1:
             raise NotImplementedError(f"one writer a batch, not {len(writers)}")
         [(name, writer)] = writers.items()
@@ -55,7 +65,7 @@ class RowsJob:
             return Votes.in_order({participant: [receipt] for participant, receipt in receipts.items()})
         rows = self._rows_for(writer)
         try:
-            planned, reports = rows.reports(writer)
+            planned, reports = rows.reports(writer, None if self.tasks is None else self.tasks.of)
         except JAVA_ERRORS as error:
             raise self._failure(error) from None
         self.limits.record_width(max((report.widest_row_bytes for report in reports), default=0))

@@ -28,7 +28,8 @@ class AdmittingReader(BatchesReader, SupportsTriggerAvailableNow):  # type: igno
 
     def getDefaultReadLimit(self) -> Any:
         """Any limit of Spark's makes it ask for less than everything; which, the options say."""
-        return ReadMaxRows(self.settings.most_rows or 2**63 - 1) if self.settings.has_limits else ReadAllAvailable()
+        most = self.settings.max_rows_per_trigger or 2**63 - 1
+        return ReadMaxRows(most) if self.settings.has_limits else ReadAllAvailable()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """The newest batch of the table, for the query's progress."""

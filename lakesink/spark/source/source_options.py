@@ -42,23 +42,22 @@ class Destination:
 def stream_destination(options: Mapping[str, str]) -> Destination:
     """Parse the options of a stream; their letter case does not matter."""
     given = _checked(options, Entry.FORMAT_STREAM)
-    table = table_of(given)
     if CHECKPOINT not in given:
         raise SettingsError.of("OPTION_MISSING.checkpoint")
     settings = _settings(given, Entry.FORMAT_STREAM)
-    return Destination(table, SinkKey(settings.sink_id, settings.branch), settings)
+    return Destination(given[TABLE], SinkKey(settings.sink_id, settings.branch), settings)
 
 
 def transaction_destination(options: Mapping[str, str]) -> tuple[Destination, Batch]:
     """Parse the options of a batch write; the batch id is the version of its application."""
     given = _checked(options, Entry.FORMAT_WRITE)
-    table = table_of(given)
     name, version = given.get(APP_ID, ""), given.get(VERSION, "")
     if not NAME_PATTERN.fullmatch(name) or not re.fullmatch(r"\d{1,18}", version, re.ASCII):
         lacks = APP_ID not in given or VERSION not in given
         raise SettingsError.of("OPTION_MISSING.txn" if lacks else "OPTION_INVALID.txn_options")
     settings = _settings(given, Entry.FORMAT_WRITE)
-    return Destination(table, SinkKey(name, settings.branch, SinkKind.TXN), settings), transaction_batch(int(version))
+    key = SinkKey(name, settings.branch, SinkKind.TXN)
+    return Destination(given[TABLE], key, settings), transaction_batch(int(version))
 
 
 def _checked(options: Mapping[str, str], entry: Entry) -> dict[str, str]:
@@ -73,15 +72,10 @@ def _checked(options: Mapping[str, str], entry: Entry) -> dict[str, str]:
         if key not in known and not any(key.startswith(group) and key != group for group in _GROUPS):
             near = did_you_mean(key.replace("_", "-"), known)
             raise option_unknown(entry, key, sorted(known), near, ", catalog.<property> and snapshot-property.<name>")
-    return given
-
-
-def table_of(given: Mapping[str, str]) -> str:
-    """The table that the options name."""
     if TABLE not in given:
         raise SettingsError.of("OPTION_MISSING.table")
     parse_identifier(given[TABLE])
-    return given[TABLE]
+    return given
 
 
 def _settings(given: Mapping[str, str], entry: Entry) -> Settings:

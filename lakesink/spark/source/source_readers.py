@@ -32,7 +32,7 @@ from lakesink.rows.schema import parse_schema
 from lakesink.settings.options_of_reading import LATEST, ReadSettings
 from lakesink.spark.rows.worker_reuse import make_reuse_cheap
 from lakesink.spark.source.connect import check_lasts
-from lakesink.spark.source.source_tasks import RowsPartition, RowsReader, rows_reader
+from lakesink.spark.source.source_tasks import RowsPartition, RowsReader
 from lakesink.spark.spark_errors import presentable
 from lakesink_catalog.commit.left_out import check_keeps_refs
 from lakesink_catalog.connect.catalog import CatalogConfig
@@ -177,9 +177,9 @@ class BatchesReader(datasource.DataSourceStreamReader):
         self._catalog: Catalog | None = None
         self._holds_until = float("-inf")
 
-    def __reduce__(self) -> tuple[Callable[..., RowsReader], tuple[()]]:
+    def __reduce__(self) -> tuple[type[RowsReader], tuple[()]]:
         """Executors get a reader without options and catalog."""
-        return rows_reader, ()
+        return RowsReader, ()
 
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins; Spark 4.1 has asked for the newest offset before."""
@@ -215,7 +215,7 @@ class BatchesReader(datasource.DataSourceStreamReader):
         if newest is not None:
             batches = [batch for batch in batches if is_read_at(batch, newest)]
         if limited:
-            batches = up_to(batches, self.settings.most_batches, self.settings.most_rows)
+            batches = up_to(batches, self.settings.max_batches_per_trigger, self.settings.max_rows_per_trigger)
         self.progress.found(past, found)
         return behind(past, position, batches)
 
@@ -268,8 +268,8 @@ class BatchesReader(datasource.DataSourceStreamReader):
 
 
 def _beginning(settings: ReadSettings) -> Beginning:
-    if settings.starting_time_ms is not None:
-        return AtTime(settings.starting_time_ms)
+    if settings.starting_timestamp is not None:
+        return AtTime(settings.starting_timestamp)
     if isinstance(settings.starting_batch, int):
         return AtBatch(settings.starting_batch)
     return Begin.LATEST if settings.starting_batch == LATEST else Begin.EARLIEST

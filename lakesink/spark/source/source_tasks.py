@@ -4,7 +4,6 @@ import pickle
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -39,11 +38,6 @@ class RowsReader(datasource.DataSourceStreamReader):
         assert isinstance(partition, RowsPartition)
         check_versions(partition.version)
         return partition.part.rows()
-
-
-def rows_reader(*_: Any) -> RowsReader:
-    """A new reader, for pickles."""
-    return RowsReader()
 
 
 def marked_names(names: Sequence[str], deletes: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lakesink.checkpoint.folder import Checkpoint, FsspecFiles
 from lakesink_catalog.words import counted
@@ -49,8 +48,7 @@ def read_done(root: str) -> Done:
     if checkpoint.files.read("metadata") is None:
         raise QueryError.of("CHECKPOINT_UNREADABLE.audited", root=redact(root)[:80], why="it has no metadata file")
     query_id = checkpoint.query_id()
-    batches = numbers(checkpoint, "commits")
-    known = set(numbers(checkpoint, "offsets"))
+    batches, known = tuple(checkpoint.batches("commits")), set(checkpoint.batches("offsets"))
     ends = {batch_id: digest(checkpoint.offsets(batch_id).by_source) for batch_id in batches if batch_id in known}
     return Done(query_id, batches, ends)
 
@@ -94,9 +92,3 @@ def opened(root: str) -> Checkpoint:
         return Checkpoint(FsspecFiles(root))
     except (ImportError, ValueError) as error:
         raise QueryError.of("CHECKPOINT_UNREADABLE.audited", root=redact(root)[:80], why=describe(error)) from None
-
-
-def numbers(checkpoint: Checkpoint, folder: str) -> tuple[int, ...]:
-    """The batches of one of its logs, ascending."""
-    names: Any = checkpoint.files.names(folder)
-    return tuple(sorted(int(name) for name in names if name.isascii() and name.isdecimal()))

@@ -53,8 +53,6 @@ def _branch(text: str) -> click.Option:
     return _option("--branch", default="main", help=text)
 
 
-_TABLE = click.Argument(["table"])
-_TABLE_OR_DIRECTORY = click.Argument(["table"], metavar="TABLE|DIRECTORY")
 _CATALOG = _option("--catalog", metavar="NAME", help="Catalog in PyIceberg's configuration; default as for a stream.")
 _SINK_OR_APPLICATION = _option("--sink", required=True, metavar="ID", help="Sink id, or with --txn an application id.")
 _ONLY_SINK = _option("--sink", metavar="ID", help="Only this sink id or application id.")
@@ -64,23 +62,26 @@ _EVERY = _option("--every", type=click.FloatRange(0.1), default=1.0, help="Secon
 _METRICS = _text("--metrics", "[HOST:]PORT", "Let Prometheus read metrics there.", metrics_port)
 _YES = _option("--yes", is_flag=True, help="Do not ask.")
 
+
+def _of_table(name: str, summary: str, text: str, *options: click.Parameter, named: str = "TABLE") -> click.Command:
+    """A command whose argument is a table; its last option is the catalog."""
+    return _command(name, summary, text, click.Argument(["table"], metavar=named), *options, _CATALOG)
+
+
 COMMANDS = (
-    _command(
+    _of_table(
         "adopt",
         "Continue a stream of Iceberg's own Spark sink.",
         "Take over the stream that Iceberg's own Spark sink wrote into TABLE, on the same checkpoint.",
-        _TABLE,
         _option("--sink", required=True, metavar="ID", help="Sink id that the stream will have with lakesink."),
         _option("--checkpoint", required=True, metavar="DIR", help="The stream's checkpoint, a path or URI."),
         _branch("Branch of the sink."),
         _YES,
-        _CATALOG,
     ),
-    _command(
+    _of_table(
         "as-of",
         "The snapshot of a batch, time or tag, and SQL to read it.",
         "The snapshot of TABLE as of a batch, a time or a tag, and SQL to read it.",
-        _TABLE,
         _option("--batch", type=click.IntRange(0), metavar="N", help="Batch id, or version of an append."),
         _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to the branch."),
         _text("--time", "T", "Time of the readers' view: 2026-11-21T05:00:12Z.", utc_time),
@@ -88,13 +89,11 @@ COMMANDS = (
         _option("--branch", metavar="NAME", help="Branch of the batch or time.  [default: main]"),
         _option("--read", "read_rows", is_flag=True, help="Print rows."),
         _option("--limit", type=click.IntRange(1), default=20, help="Maximum number of rows for --read."),
-        _CATALOG,
     ),
-    _command(
+    _of_table(
         "audit",
         "Prove from the table that every batch is in it once.",
         "Prove that every batch is in TABLE, or in DIRECTORY of stream_files, once, complete and readable.",
-        _TABLE_OR_DIRECTORY,
         _text("--checkpoint", "DIR", "Spark's checkpoint; check that every batch that Spark completed is there."),
         _option("--sink", metavar="ID", help="Audit only this sink's batches and ledger; all files are checked."),
         _option("--skip-footers", is_flag=True, help="Compare only file sizes, not row counts in Parquet footers."),
@@ -102,7 +101,7 @@ COMMANDS = (
         _option("--key", multiple=True, metavar="COLUMN", help="Column of the key.  [default: the identifier fields]"),
         _option("--at", metavar="NAME", help="Branch, tag or snapshot id for --keys.  [default: main]"),
         _option("--show-values", is_flag=True, help="Print keys with several rows."),
-        _CATALOG,
+        named="TABLE|DIRECTORY",
     ),
     _command(
         "certify",
@@ -116,12 +115,11 @@ COMMANDS = (
         _option("--processes", type=click.IntRange(1, 64), default=4, help="Number of processes for the writers."),
         _option("--product", default="", metavar="TEXT", help="Product and version, if the catalog does not say it."),
     ),
-    _command(
+    _of_table(
         "dead-letters",
         "Rows that a stream put aside, by reason; replays them.",
         "Show the newest rows that streams into TABLE put aside and that were not replayed, and how many by reason."
         " With --replay, append them to TABLE, repaired, each once.",
-        _TABLE,
         _option("--letters", metavar="TABLE", help="Table of the dead letters.  [default: TABLE__dead_letters]"),
         _ONLY_SINK,
         _option("--batch", type=click.IntRange(0), metavar="N", help="Only this batch, or version of an append."),
@@ -146,7 +144,6 @@ COMMANDS = (
             multiple=True,
             help="Another option of lakesink.replay_dead_letters, such as mode=upsert or sequence_by=version.",
         ),
-        _CATALOG,
     ),
     _command(
         "demo",
@@ -162,17 +159,15 @@ COMMANDS = (
         _option("--rows", type=click.IntRange(1_000, 336_776), default=336_776, help="Number of flights."),
         _option("--no-kill", is_flag=True, help="Do not kill the driver."),
     ),
-    _command(
+    _of_table(
         "diff",
         "Rows added between two batches.",
         "Rows added to TABLE after batch A, up to and including batch B: their number, and some rows.",
-        _TABLE,
         _option("--from-batch", type=click.IntRange(-1), required=True, metavar="A", help="-1 for the empty table."),
         _option("--to-batch", type=click.IntRange(0), required=True, metavar="B", help="A batch after A."),
         _option("--sink", metavar="ID", help="Sink of the batches; needed if several sinks write to the branch."),
         _branch("Branch of the batches."),
         _option("--limit", type=click.IntRange(0), default=20, help="Maximum number of rows to show."),
-        _CATALOG,
     ),
     _command(
         "doctor",
@@ -194,15 +189,13 @@ COMMANDS = (
         ),
         _CATALOG,
     ),
-    _command(
+    _of_table(
         "engines",
         "Configuration and first queries for another engine.",
         "Configuration and first queries for another engine, for this catalog and TABLE.",
-        _TABLE,
         _choice("--for engine", ["trino", "spark", "duckdb", "flink", "pyiceberg"], "The engine.", required=True),
         _option("--batch", type=click.IntRange(0), metavar="N", help="Read as of this batch.  [default: the newest]"),
         _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to main."),
-        _CATALOG,
     ),
     _command(
         "explain",
@@ -210,36 +203,30 @@ COMMANDS = (
         "Explain the error CODE, for example ROLLED_BACK; without CODE, list all codes.",
         click.Argument(["code"], required=False),
     ),
-    _command(
+    _of_table(
         "first-snapshot",
         "Give a table without a snapshot an empty one.",
         "Give TABLE a first snapshot without rows, while nothing writes to it. Needed once on a catalog that does not"
         " protect first snapshots.",
-        _TABLE,
         _YES,
-        _CATALOG,
     ),
-    _command(
+    _of_table(
         "forget",
         "Remove a sink's ledger entry and tag.",
         "Remove the ledger entry and the ledger tag of a sink from TABLE. Its rows and snapshots stay.",
-        _TABLE,
         _SINK_OR_APPLICATION,
         _branch("Branch of the sink."),
         _TXN,
         _option("--tags", is_flag=True, help="Also remove its audit tags (tag_every); their snapshots can expire."),
         _YES,
-        _CATALOG,
     ),
-    _command(
+    _of_table(
         "health",
         "How the sinks of a table stand, in one word for probes.",
         "Print how the sinks of TABLE stand: ok, degraded, behind, stale or refused. Exit code 1: the next batch of a"
         " sink would be refused, a last batch is older than --max-age, or there is no sink.",
-        _TABLE,
         _MAX_AGE,
         _ONLY_SINK,
-        _CATALOG,
     ),
     _command(
         "init",
@@ -247,12 +234,11 @@ COMMANDS = (
         "Write a commented configuration and a first stream, which runs as it is, into DIR. Nothing is overwritten.",
         click.Argument(["folder"], metavar="[DIR]", default=".", type=click.Path(path_type=Path)),
     ),
-    _command(
+    _of_table(
         "lineage",
         "Source offsets behind a batch, through all tables.",
         "Show what a batch of TABLE was made of: the batches of other tables that its query read, and the offsets of"
         " Kafka and other sources behind these.",
-        _TABLE,
         _option("--batch", type=click.IntRange(0), required=True, metavar="N", help="The batch."),
         _option("--sink", metavar="ID", help="Sink of the batch; needed if several sinks write to the branch."),
         _branch("Branch of the batch."),
@@ -262,24 +248,21 @@ COMMANDS = (
             metavar="DIR",
             help="Checkpoint of a query on the way: it has input files, beginnings, and long offsets. Repeatable.",
         ),
-        _CATALOG,
     ),
-    _command(
+    _of_table(
         "log",
         "Batches of a table: snapshots, rows, files, offsets, time.",
         "Batches of TABLE or DIRECTORY with snapshot, rows, files, bytes, source offsets and time, newest last.",
-        _TABLE_OR_DIRECTORY,
         _ONLY_SINK,
         _option("--branch", metavar="NAME", help="Only this branch."),
         _option("--limit", type=click.IntRange(1), default=20, help="Maximum number of batches; the newest are shown."),
-        _CATALOG,
+        named="TABLE|DIRECTORY",
     ),
-    _command(
+    _of_table(
         "maintain",
         "Compact small files and deleted rows of a table.",
         "Make small files of TABLE large ones, without its deleted rows, beside the streams that write it. Each group"
         " of files is a commit of its own, of which lakesink proves that no row has changed. Nothing is deleted.",
-        _TABLE,
         _branch("Branch whose files are compacted."),
         _text("--budget", "SPAN", "End after about this time: '10 min'.", duration),
         _text("--target-file-size", "SIZE", "Of new files: 256MB.  [default: the table's]", target_size),
@@ -287,14 +270,12 @@ COMMANDS = (
         _option("--where", default="", metavar="CONDITION", help="Only these partitions: \"day = '2026-01-01'\"."),
         _choice("--verify", ["digest", "rows"], "Compare rows by CRC-32, or by SHA-256.", default="digest"),
         _option("--dry-run", is_flag=True, help="Change nothing; print what a run would do and save."),
-        _CATALOG,
     ),
-    _command(
+    _of_table(
         "outbox",
         "Produce each batch of a table into a Kafka topic, once.",
         "Produce each committed batch of TABLE into a Kafka topic: its rows as JSON, and a tombstone for each deleted"
         " key, in one transaction with the position. Runs until it is interrupted.",
-        _TABLE,
         _option("--topic", required=True, metavar="NAME", help="The topic; it must exist."),
         _option("--bootstrap-servers", required=True, metavar="HOST:PORT", help="Brokers, separated by commas."),
         _file("--config", "Properties of the client, one name=value a line, for example sasl.password."),
@@ -317,7 +298,6 @@ COMMANDS = (
         _option("--once", is_flag=True, help="Produce the batches that there are now, and end."),
         _EVERY,
         _METRICS,
-        _CATALOG,
     ),
     _command(
         "pack",
@@ -325,26 +305,22 @@ COMMANDS = (
         "Pack the installed lakesink and the packages that its tasks need into FILE, for a cluster.",
         click.Argument(["file"], type=click.Path(dir_okay=False, path_type=Path)),
     ),
-    _command(
+    _of_table(
         "quality",
         "How many rows met the expectations, batch by batch.",
         "Show for each expectation of TABLE how many rows did not meet it, over time, and the same for documents.",
-        _TABLE,
         _ONLY_SINK,
         _option("--branch", metavar="NAME", help="Only this branch."),
         _option("--limit", type=click.IntRange(1), default=1_000, help="Maximum number of batches; the newest count."),
-        _CATALOG,
     ),
-    _command(
+    _of_table(
         "restore",
         "Restore a lost ledger entry from the newest batch.",
         "Restore the lost ledger entry of a sink from its newest batch in TABLE. No row changes.",
-        _TABLE,
         _SINK_OR_APPLICATION,
         _branch("Branch of the sink."),
         _TXN,
         _YES,
-        _CATALOG,
     ),
     _command(
         "rewind",
@@ -371,14 +347,12 @@ COMMANDS = (
         _option("--limit", type=click.IntRange(1), default=1_000, help="Of a catalog, maximum number of tables."),
         _CATALOG,
     ),
-    _command(
+    _of_table(
         "watch",
         "Batches of a table as they come, and its health.",
         "Print each batch of TABLE when it is there, and each change of its health, until it is interrupted.",
-        _TABLE,
         _MAX_AGE,
         _EVERY,
         _METRICS,
-        _CATALOG,
     ),
 )

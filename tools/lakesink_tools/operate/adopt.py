@@ -30,7 +30,7 @@ from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Refuse, Skip
-from lakesink_tools.audit.checkpoint import numbers, opened
+from lakesink_tools.audit.checkpoint import opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Takeover:
     @property
     def _done(self) -> int:
         """The newest batch that Spark completed; -1 if none."""
-        return max(numbers(self._checkpoint, "commits"), default=-1)
+        return max(self._checkpoint.batches("commits"), default=-1)
 
     def _epoch(self, table: Table, query_id: str) -> int | None:
         return next(epochs(view_table(table, self._key).ancestry(), query_id), None)

@@ -14,8 +14,7 @@ from pyiceberg.table import Table
 from lakesink.settings.table_settings import Effective
 from lakesink.sinks.iceberg.upkeep.health import Health
 from lakesink.sinks.iceberg.upkeep.maintenance import Maintenance
-from lakesink.sinks.iceberg.upkeep.managed import Manager, manager_of
-from lakesink.sinks.iceberg.upkeep.policy import Policy, Verify
+from lakesink.sinks.iceberg.upkeep.policy import Manager, Policy, Verify, manager_of
 from lakesink.sinks.iceberg.upkeep.reports import Plan, Report
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.read.history import SinkState

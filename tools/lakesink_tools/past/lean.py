@@ -51,9 +51,7 @@ class LeanLoading:
     def complete(self, table: Table) -> Table:
         """The table with all that was set apart, as objects that have the same names as PyIceberg's."""
         if self.apart is not None:
-            lists = {"snapshots": self.apart.snapshots, "snapshot_log": self.apart.snapshot_log}
-            found = {name: items for name, items in lists.items() if items is not None}
-            table.metadata = table.metadata.model_copy(update=found)
+            table.metadata = table.metadata.model_copy(update=dict(self.apart.lists))
         return table
 
     def storage(self, properties: Properties, load: Callable[[], FileIO]) -> FileIO:
@@ -67,7 +65,7 @@ class LeanLoading:
         body = response.content
         pieces = (body[at : at + PIECE_BYTES] for at in range(0, len(body), PIECE_BYTES))
         apart = _set_apart(pieces, inside="metadata")
-        if apart is None or apart.snapshots is None:
+        if apart is None or "snapshots" not in apart.lists:
             return response
         self.was_tried, self.apart = True, apart
         from requests import Response  # noqa: PLC0415 - only a REST service needs it

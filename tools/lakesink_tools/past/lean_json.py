@@ -7,7 +7,7 @@ anything else it raises `NotLean`, and PyIceberg has to read the whole text.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Never
@@ -96,13 +96,11 @@ class SetApart:
 
     Attributes:
         rest: The text with empty lists in place of the parts below.
-        snapshots: None if the text has none.
-        snapshot_log: None if the text has none.
+        lists: ``snapshots`` and ``snapshot_log``, as far as the text has them.
     """
 
     rest: str
-    snapshots: list[LeanSnapshot] | None
-    snapshot_log: list[LeanLogEntry] | None
+    lists: Mapping[str, list[Any]]
 
 
 def set_apart(pieces: Iterator[str], *, inside: str = "") -> SetApart:
@@ -125,7 +123,7 @@ def set_apart(pieces: Iterator[str], *, inside: str = "") -> SetApart:
         raise NotLean("nested too deeply") from error
     if not text.is_at_end():
         raise NotLean("text after the end")
-    return SetApart("".join(rest), found.get("snapshots"), found.get("snapshot-log"))
+    return SetApart("".join(rest), {key.replace("-", "_"): items for key, items in found.items()})
 
 
 def _metadata(text: "_Text", rest: list[str], found: dict[str, list[Any]]) -> None:

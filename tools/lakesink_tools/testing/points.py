@@ -38,11 +38,6 @@ class Point:
         """True if the batch is visible at this point."""
         return self.phase is Phase.LANDED or (self.phase is Phase.COMMIT and self.after)
 
-    @property
-    def recorded(self) -> bool:
-        """True if the prepared record is durable at this point."""
-        return self.phase in (Phase.COMMIT, Phase.LANDED) or (self.phase is Phase.RECORD and self.after)
-
     def __str__(self) -> str:
         return f"{'after' if self.after else 'before'}-{self.phase.value}"
 

@@ -19,7 +19,7 @@ from lakesink.sinks.iceberg.iceberg_sink import IcebergSink
 from lakesink.sinks.iceberg.preflight import plan_in_front
 from lakesink.sinks.iceberg.side.letters_table import DEAD_LETTERS, check_letters, letters_table, other_letters
 from lakesink.sinks.iceberg.side.side_sink import SideTableSink
-from lakesink.sinks.iceberg.side.side_tables import SideFactory
+from lakesink.sinks.iceberg.side.side_tables import side_participant
 from lakesink.sinks.iceberg.sink_table import RunMemory, SinkTable
 from lakesink.sinks.iceberg.transaction import BatchWarnings
 from lakesink.sinks.staged.sink import StagedSink
@@ -115,7 +115,7 @@ class CheckedSink(TwoPhaseCommitSink[CheckedTransaction, CheckedRows]):
             if isinstance(self.behind, StagedSink):
                 of_behind = self.behind.accept_warning
             of_behind.is_shared = True
-            self.letters = SideFactory(own, IcebergSink, of_behind).participant(DEAD_LETTERS, name, LETTERS)
+            self.letters = side_participant(own, IcebergSink, of_behind, DEAD_LETTERS, name, LETTERS)
         self.open_named = self.behind.open_named if self.letters is None else self._opened
 
     @property

@@ -30,6 +30,7 @@ from lakesink.sinks.iceberg.side.replays import (
     replays_differ,
 )
 from lakesink.sinks.iceberg.side.side_sink import MOST_LOOKS
+from lakesink.sinks.iceberg.side.side_tables import of_side_table
 from lakesink_catalog.commit.request import is_current
 from lakesink_catalog.read.landed import Landed
 from lakesink_catalog.tables.tables import find_table, load_table
@@ -43,8 +44,6 @@ from lakesink_protocol.row_changes import Mode
 
 LETTER_ID, OPERATION = "letter_id", "operation"
 _LONGEST = 80
-_SHARED_WITH_REPLAYS = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
-"""Options that the table of replays has too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +194,7 @@ class ReplayLoop:
 
         def begin() -> Callable[[Table], None]:
             check(load_table(self.catalog, self.table))
-            shared: dict[str, Any] = {name: getattr(self.settings, name) for name in _SHARED_WITH_REPLAYS}
-            of_replays = Settings(create_table=True, **shared)
+            of_replays = replace(of_side_table(self.settings), create_table=True)
             if not step.begun and not assign(
                 self.open_catalog, assignments.name, key.name, step.replay, rows.letters, of_replays
             ):

@@ -51,17 +51,14 @@ def with_side_tables(refused: BatchRefused, own: Table, sides: Iterable[SideTabl
     A new sink of a copy of the table takes none of the side tables of the old one.
     """
     if refused.reason is Reason.TABLE_REPLACED:
-        return _with_new_names(refused, [side for side in sides if side.has_batches])
+        old = [(one.kind, one.table) for one in sides if one.has_batches]
+        keep = [f"Name another {kind.option} then: {name} has {kind.keeps} of the old table." for kind, name in old]
+        ways = refused.choices or (refused.action,)
+        return refused.reworded(action=[" ".join((way, *keep)) if "new sink id" in way else way for way in ways])
     if refused.reason is not Reason.ROLLED_BACK:
         return refused
     found = (left_in(side.kind, side.connected(), side.table, side.owner, own) for side in sides)
     return with_left(refused, [one for one in found if one is not None])
-
-
-def _with_new_names(refused: BatchRefused, sides: Sequence[SideTableSink]) -> BatchRefused:
-    keep = [f"Name another {one.kind.option} then: {one.table} has {one.kind.keeps} of the old table." for one in sides]
-    ways = [" ".join((way, *keep)) if "new sink id" in way else way for way in refused.choices or (refused.action,)]
-    return refused.reworded(action=ways)
 
 
 def with_left(refused: BatchRefused, left: Sequence[Left]) -> BatchRefused:

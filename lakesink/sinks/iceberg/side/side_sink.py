@@ -83,6 +83,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         own: The sink's own table, as the batch has found it; None if the sink writes to no table.
         columns: Of the rows. They may change from batch to batch: see `follow`.
         open_table: Makes the participant that writes a table, from a key and the columns of the rows.
+        uuid: Of the table, as it was found last; empty before that.
         voted: Batch and number of the newest rows that the tasks' receipts had.
         write: How tasks write the rows of the newest batch that was planned.
         of_job: The same, of the tasks whose left rows are written under other columns; None if there are none.
@@ -99,11 +100,11 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     settings: Settings
     connected: Callable[[], Catalog]
     open_table: Callable[[SinkKey, pa.Schema], Participant]
+    uuid: str = field(default="", init=False)
     voted: tuple[int, int] = field(default=(-1, 0), init=False)
     write: BatchWrite | None = field(default=None, init=False)
     of_job: BatchWrite | None = field(default=None, init=False)
     _tables: dict[SinkKey, Participant] = field(default_factory=dict, init=False)
-    _uuid: str = field(default="", init=False)
     _first: int | None = field(default=None, init=False)
     _with_rows: int | None = field(default=None, init=False)
     _planned: tuple[int, str] = field(default=(-1, ""), init=False)
@@ -114,11 +115,6 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
     def name(self) -> str:  # type: ignore[override] # computed from the table, read-only
         """The participant's name in votes, records and outcomes."""
         return f"{self.table}@{MAIN_BRANCH}"
-
-    @property
-    def uuid(self) -> str:
-        """Of the table, as it was found last; empty before that."""
-        return self._uuid
 
     @property
     def has_batches(self) -> bool:
@@ -153,7 +149,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
             self._check_none_left(table, batch)
         if newest is not None and newest.batch_id == batch.batch_id:
             self._with_rows = batch.batch_id
-        self._planned = batch.batch_id, self._uuid
+        self._planned = batch.batch_id, self.uuid
         self.write, self.of_job = side_plan(self.kind, table, batch, key, self.settings, self.columns), None
         return self.write.plan
 
@@ -188,7 +184,7 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         found = self._begun(batch, rows, digest({"rows": rows, "digest": f"{digest_sum(*digests):x}"}))
         if not rows or found.transaction is None:
             return found if rows else None
-        if self._planned[0] == batch.batch_id and self._planned[1] != self._uuid:
+        if self._planned[0] == batch.batch_id and self._planned[1] != self.uuid:
             key = self.key(batch)
             now = Situation(view_table(self._load_or_create(), key), key, batch, self._planned[1])
             raise refusal(Reason.TABLE_REPLACED, now, self.kind.words)
@@ -288,9 +284,9 @@ class SideTableSink(TwoPhaseCommitSink[SideTransaction, PreparedRows]):
         table = find_table(catalog, self.table) or create_table(catalog, self.table, self.columns)
         check_has_head(table, MAIN_BRANCH)
         uuid = str(table.metadata.table_uuid)
-        if uuid != self._uuid:
+        if uuid != self.uuid:
             self._tables.clear()
-            self._uuid = uuid
+            self.uuid = uuid
         return table
 
     @property

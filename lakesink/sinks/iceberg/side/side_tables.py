@@ -38,27 +38,28 @@ class SideTables:
     """The side tables of one sink.
 
     Attributes:
+        own: The sink's own table.
         letters: Gets rows that are put aside. A batch that an earlier run prepared can have some, even if the query
             puts none aside now.
         changelog: Gets all changes; None without the option `changelog_table`.
         used: Those that the rows of this query may need.
     """
 
-    table: str
-    settings: Settings
+    own: SinkTable
     letters: SideTableSink
     changelog: SideTableSink | None
     used: tuple[SideTableSink, ...]
 
     @classmethod
-    def of(cls, table: str, settings: Settings, expected: Sequence[Expected], make: Make) -> "SideTables":
+    def of(cls, own: SinkTable, expected: Sequence[Expected], make: Make) -> "SideTables":
         """Those of a table; raises SettingsError if an option names a table that cannot be one."""
+        table, settings = own.table, own.settings
         letters, changelog = make(DEAD_LETTERS, letters_table(table, settings), LETTERS), None
         if settings.changelog_table is not None:
             changelog_table.check_changelog_name(table, settings.changelog_table)
             changelog = make(changelog_table.CHANGELOG, settings.changelog_table, METADATA)
         used = (letters if puts_aside(settings, expected) else None, changelog)
-        return cls(table, settings, letters, changelog, tuple(side for side in used if side is not None))
+        return cls(own, letters, changelog, tuple(side for side in used if side is not None))
 
     @property
     def all(self) -> tuple[SideTableSink, ...]:
@@ -70,76 +71,25 @@ class SideTables:
         for side in self.all:
             if side.name == name:
                 return side
-        if self.settings.has_changes:
-            raise changelog_table.other_changelog(name, self.settings)
+        if self.own.settings.has_changes:
+            raise changelog_table.other_changelog(name, self.own.settings)
         raise other_letters(name, self.letters)
 
-    def plan_for(self, side: SideTableSink, decision: Decision, own: WritePlan) -> WritePlan:
+    def _plan_for(self, side: SideTableSink, decision: Decision, own: WritePlan) -> WritePlan:
         """The plan of a batch for one of them; `own` is that of the sink's own table."""
         if side is not self.changelog:
             return side.plan_for(decision.situation.batch, decision.situation)
         assert own.changes is not None, "only changes have a changelog"
-        side.follow(changelog_table.changelog_columns(own.schema_json, own.changes, self.table))
+        side.follow(changelog_table.changelog_columns(own.schema_json, own.changes, self.own.table))
         plan = side.plan_for(decision.situation.batch, decision.situation)
         changelog_table.check_filled(side.table, plan.schema_json, side.columns)
         changelog_table.check_is_logged(decision, side)
         return plan
 
-    def check(self, counted: CombinedReceipts, batch_id: int, *, logs: bool) -> None:
-        """Check that both receipts of the tasks say the same; `logs` is true if the batch goes to a changelog."""
-        check_letters(counted.quality, counted.rows, self.letters, self.settings, batch_id)
-        if self.changelog is not None and logs:
-            changelog_table.check_changelog(counted, self.changelog, batch_id)
-
-    def changelog_of(self, *, logs: bool) -> str:
-        """The name of the changelog that gets a batch; empty if none does."""
-        return self.changelog.table if self.changelog is not None and logs else ""
-
-
-_SHARED_WITH_SIDE_TABLES = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
-"""Options of a sink that its side tables have too."""
-
-
-@dataclass(slots=True)
-class SideFactory:
-    """Makes them with the options and the catalog of the sink's own table.
-
-    Attributes:
-        own: Without a name if the sink writes to no table, and has no more of one than this.
-        make_sink: Makes the sink that writes a side table once it is opened: `IcebergSink`.
-        of_own: An accept that the own table, or the sink's other target, has used is for no other one.
-    """
-
-    own: SinkTable
-    make_sink: Callable[..., Any]
-    of_own: UnusedAcceptWarning
-
-    def participant(self, kind: SideTable, table: str, columns: pa.Schema) -> SideTableSink:
-        """The participant for rows with these columns."""
-        own = self.own
-        settings = replace(Settings(), **{name: getattr(own.settings, name) for name in _SHARED_WITH_SIDE_TABLES})
-        settings = replace(settings, schema_evolution=kind.schema_evolution)
-
-        def open_table(key: SinkKey, columns: pa.Schema) -> Any:
-            accept = None if self.of_own.used else own.settings.accept
-            return self.make_sink(
-                table,
-                key,
-                own.connected,
-                replace(settings, create_table=True, accept=accept),
-                columns,
-                effects=own.effects,
-                memory=RunMemory(clock=own.memory.clock, left_out=own.memory.left_out),
-                words=kind.words,
-            )
-
-        find = (lambda: own.found) if own.table else lambda: None
-        return SideTableSink(kind, table, own.key, find, columns, settings, own.connected, open_table)
-
-    def plans(self, tables: SideTables, decision: Decision, plan: WritePlan) -> tuple[SidePlan, ...]:
-        """Where the rows of a batch go that its side tables get; `plan` is that of the own table."""
-        own, batch, changelog = self.own, decision.situation.batch, tables.changelog
-        plans = [tables.plan_for(side, decision, plan) for side in tables.used]
+    def plans(self, decision: Decision, plan: WritePlan) -> tuple[SidePlan, ...]:
+        """Where the rows of a batch go that these tables get; `plan` is that of the sink's own table."""
+        own, batch, changelog = self.own, decision.situation.batch, self.changelog
+        plans = [self._plan_for(side, decision, plan) for side in self.used]
         named = None if changelog is None else changelog.table
         name = f"{CHANGELOG_OF}{own.key.ledger_property.removeprefix(LEDGER_PREFIX)}"
         if own.found.properties.get(name) != named:
@@ -147,5 +97,48 @@ class SideFactory:
         uuid = str(own.found.metadata.table_uuid)
         return tuple(
             SidePlan(side.name, own.key, uuid, application_of(side.key(batch)), of_side, logs=side is changelog)
-            for side, of_side in zip(tables.used, plans, strict=True)
+            for side, of_side in zip(self.used, plans, strict=True)
         )
+
+    def check(self, counted: CombinedReceipts, batch_id: int, *, logs: bool) -> None:
+        """Check that both receipts of the tasks say the same; `logs` is true if the batch goes to a changelog."""
+        check_letters(counted.quality, counted.rows, self.letters, self.own.settings, batch_id)
+        if self.changelog is not None and logs:
+            changelog_table.check_changelog(counted, self.changelog, batch_id)
+
+
+def of_side_table(own: Settings) -> Settings:
+    """The options of a sink that its side tables have too."""
+    shared = ("prepared_max_age", "ledger_tag", "ledger_tag_max_age", "max_clock_ahead")
+    return replace(Settings(), **{name: getattr(own, name) for name in shared})
+
+
+def side_participant(
+    own: SinkTable,
+    make_sink: Callable[..., Any],
+    of_own: UnusedAcceptWarning,
+    kind: SideTable,
+    table: str,
+    columns: pa.Schema,
+) -> SideTableSink:
+    """The participant for rows with these columns, with the options and the catalog of the sink's own table.
+
+    `own` has no name, and is not asked for its table, if the sink writes to none. `make_sink`, which is `IcebergSink`,
+    makes the sink that writes a side table. An accept that `of_own` has seen used is for no other target.
+    """
+    settings = replace(of_side_table(own.settings), schema_evolution=kind.schema_evolution)
+
+    def open_table(key: SinkKey, columns: pa.Schema) -> Any:
+        return make_sink(
+            table,
+            key,
+            own.connected,
+            replace(settings, create_table=True, accept=None if of_own.used else own.settings.accept),
+            columns,
+            effects=own.effects,
+            memory=RunMemory(clock=own.memory.clock, left_out=own.memory.left_out),
+            words=kind.words,
+        )
+
+    find = (lambda: own.found) if own.table else lambda: None
+    return SideTableSink(kind, table, own.key, find, columns, settings, own.connected, open_table)

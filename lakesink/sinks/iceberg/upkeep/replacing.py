@@ -20,7 +20,7 @@ from lakesink.keys.live_rows import applicable
 from lakesink.keys.work import from_bytes
 from lakesink.parquet.deletes import DeletedRows, write_deletes
 from lakesink.parquet.positions import below
-from lakesink.sinks.iceberg.checked_receipts import Written, count_votes
+from lakesink.sinks.iceberg.checked_receipts import count_votes
 from lakesink.sinks.iceberg.upkeep.choose import place_of, why_left
 from lakesink.sinks.iceberg.upkeep.columns import Unsuitable
 from lakesink.sinks.iceberg.upkeep.origins import Origins, live_numbers
@@ -67,7 +67,7 @@ def answered(answer: bytes, table: Table, work: Work) -> Rewritten:
             raise receipt_rejected("it is about another group of files")
         if RECEIPT not in about:
             raise Unsuitable(about[WHY].decode(), json.loads(about[FILES]))
-        files = count_votes([about[RECEIPT]], Written(table), work.plan.file_stem, work.plan.batch_id).files
+        files = count_votes([about[RECEIPT]], table, work.plan.file_stem, work.plan.batch_id).files
         if files and work.plan.sort_order and not len(found):
             raise receipt_rejected("it does not say where the rows come from")
     except WriteError as error:  # its advice is for a batch

@@ -17,7 +17,6 @@ from lakesink_protocol.redact import redact
 from lakesink_protocol.refusals.message import refusal
 from lakesink_protocol.situation import Situation
 from lakesink_protocol.verdict import Commit, Refuse, Skip, decide
-from lakesink_tools.audit.checkpoint import numbers
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing, attempt
 from lakesink_tools.checks.doctor.query import opened
 
@@ -51,7 +50,7 @@ def check_checkpoint(root: str, table: Table | None) -> Iterator[Finding]:
 def next_batch(checkpoint: Checkpoint) -> NextBatch:
     """The query's next batch: its newest planned batch again, or the one after it if that is completed."""
     query_id = checkpoint.query_id()
-    planned, done = (max(numbers(checkpoint, log), default=None) for log in ("offsets", "commits"))
+    planned, done = (max(checkpoint.batches(log), default=None) for log in ("offsets", "commits"))
     if planned is None:
         return NextBatch(Batch(0, query_id, _NOT_YET, start=None, end=""), planned=False, done=done)
     end = checkpoint.offsets(planned)

@@ -46,7 +46,6 @@ class ChangePolicy:
     keys: tuple[str, ...]
     sequence_by: tuple[str, ...]
     keeps_deleted: bool
-    decode: str = ""
     updates: bool = False
 
 
@@ -60,7 +59,6 @@ def change_policy(text: str) -> ChangePolicy | None:
         keys=tuple(lists.get("keys", ())),
         sequence_by=tuple(lists.get("sequence_by", ())),
         keeps_deleted=chosen.get("deletes") == Deletes.SOFT,
-        decode=chosen.get("decode", ""),
         updates=chosen.get("output_mode") == OutputMode.UPDATE,
     )
 
