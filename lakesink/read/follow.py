@@ -14,8 +14,9 @@ from lakesink.read.position import Position
 from lakesink_catalog.read.earlier import Versions, past_under
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import Landed, newest_batch
-from lakesink_catalog.read.past import Past, PastCommit, head_of
+from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_catalog.read.view import view_table
+from lakesink_catalog.snapshots import head_of
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import LedgerEntry, mark_of
