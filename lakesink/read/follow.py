@@ -109,8 +109,10 @@ def batches_between(
     _, missing = _lost_replay(table, planned)
     went_back = [number for name, number, _ in start.replays if end.newest_replay(name) < number]
     if missing or went_back:
-        lost = reading_errors.replay_rolled_back(past, missing or went_back[0], was_read=not missing)
-        raise reading_errors.begins_behind_plan(name, start, end) if begins_behind else lost
+        if begins_behind:
+            raise reading_errors.begins_behind_plan(name, start, end)
+        code = "READ_ROLLED_BACK.planned_replay" if missing else "READ_ROLLED_BACK.replay"
+        raise CatalogError.of(code, replay=missing or went_back[0], table=past.table)
     found = steps.unread(past, sink, first.index, start)
     batches = [
         commit
@@ -135,8 +137,13 @@ def newest_position(table: Table, name: str, sink: steps.SinkBatches) -> Positio
 
     Only while batches are written again after a rollback, it is an earlier one.
     """
-    found = _newest_batch(table, name, sink)
-    return _with_all_replays(table, sink, found)
+    position = _newest_batch(table, name, sink)
+    for key in keys_of_ledger(table):  # also of replays that expired
+        if key.kind is SinkKind.TXN and key.branch == sink.branch and sink.have_replays(key.name):
+            newest = newest_batch(table, key)
+            if newest is not None and _own_entry(table, key):
+                position = position.behind_replay(key.name, newest.batch_id, newest.end)
+    return position
 
 
 def _newest_batch(table: Table, name: str, sink: steps.SinkBatches) -> Position:
@@ -170,16 +177,6 @@ def _own_entry(table: Table, key: SinkKey) -> LedgerEntry | None:
     """The ledger entry, unless it came from another table with the properties."""
     entry = view_table(table, key).entry
     return entry if entry is not None and entry.table_uuid == str(table.metadata.table_uuid) else None
-
-
-def _with_all_replays(table: Table, sink: steps.SinkBatches, position: Position) -> Position:
-    """The position behind all replays that the table has, also those that expired."""
-    for key in keys_of_ledger(table):
-        if key.kind is SinkKind.TXN and key.branch == sink.branch and sink.have_replays(key.name):
-            newest = newest_batch(table, key)
-            if newest is not None and _own_entry(table, key):
-                position = position.behind_replay(key.name, newest.batch_id, newest.end)
-    return position
 
 
 def _lost_replay(table: Table, position: Position) -> tuple[str, int]:
