@@ -23,8 +23,7 @@ import pyarrow.parquet as pq
 from lakesink.keys.data_file import DataFile
 from lakesink.keys.footers import Source, footer_of, open_parquet
 from lakesink.keys.key_columns import KeyColumn, KeyColumns
-from lakesink.keys.local_disk import on_local_disk, private_folder
-from lakesink.keys.locate_errors import file_unreadable, reading
+from lakesink.keys.locate_errors import file_unreadable, on_local_disk, private_folder, reading
 from lakesink.parquet.filesystem import many_at_once
 from lakesink.parquet.single_value import decoded_array
 from lakesink_protocol.redact import describe
