@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from lakesink.decode import json_misfits
 from lakesink.decode import misfits as misfit
 from lakesink.decode.json_digits import respelled
-from lakesink.decode.json_raw import as_taken, first_members, items, unique_members
+from lakesink.decode.json_raw import as_taken, first_members, items, members
 from lakesink.decode.json_scalars import Parsed, either, forgiven, holding, parse, texts_of, wants_json, without
 from lakesink.decode.libraries import FindUnknownKeys, load_duckdb, load_unknown_keys
 from lakesink.decode.news_rows import Find, JsonNews
@@ -239,9 +239,9 @@ def _parts(text: str, kind: Nested) -> list[Any]:
         case ListOf(element):
             return [[as_taken(item, as_json=wants_json(element.type)) for item in items(text)]]
         case MapOf(_, value):
-            entries = unique_members(text)
-            as_json = wants_json(value.type)
-            return [None if entries is None else [(key, as_taken(item, as_json=as_json)) for key, item in entries]]
+            entries, as_json = members(text), wants_json(value.type)
+            is_unique = len(dict(entries)) == len(entries)
+            return [[(key, as_taken(item, as_json=as_json)) for key, item in entries] if is_unique else None]
 
 
 def _transformed(structure: list[str] | str) -> str:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakesink.parquet.batch_size import rows_at_once
-from lakesink.parquet.filesystem import open_filesystem, scheme_of
+from lakesink.parquet.filesystem import open_input, scheme_of
 from lakesink.parquet.single_value import decoded_array
 from lakesink.read.values import apply, columns_of, converter, has_ids, readable_schema, readable_type
 from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
@@ -79,8 +79,7 @@ def divided(files: Iterable[RowsFile]) -> list[list[RowsFile]]:
 
 def _rows(file: RowsFile, wanted: Struct, part: RowsPart) -> Iterator[pa.RecordBatch]:
     try:
-        filesystem, path_of = open_filesystem(file.path, part.file_io, part.catalog_name)
-        with filesystem.open_input_file(path_of(file.path)) as source:
+        with open_input(file.path, part.file_io, part.catalog_name) as source:
             yield from _of_parquet(source, file, wanted, part.names)
     except FileNotFoundError as error:
         raise WriteError.of("READ_BATCH_GONE.file", origin=file.origin, path=redact(file.path)) from error

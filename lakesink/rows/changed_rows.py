@@ -50,10 +50,6 @@ class ChangedRows:
         """Bytes of memory."""
         return sum(int(part.nbytes) for part in self._parts)
 
-    def of(self, rows: pa.RecordBatch) -> "ChangedRows":
-        """The changes with their rows in another form."""
-        return ChangedRows(rows, self.operations, self.places, self.offsets)
-
     def filter(self, kept: pa.BooleanArray) -> "ChangedRows":
         """A copy of the changes for which this is true."""
         return ChangedRows(*(part.filter(kept) for part in self._parts))
