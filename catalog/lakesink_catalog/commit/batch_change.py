@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field, replace
 
 from lakesink_catalog.commit.decision import Decision
-from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch
-from lakesink_catalog.commit.table_change import Change, TagMove
+from lakesink_catalog.commit.table_change import Change, Located, TagMove
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_catalog.read.view import view_refs
