@@ -115,10 +115,9 @@ class JsonReader:
     def _explained(
         self, value: bytes | None, columns: list[misfit.Column], alone: "JsonReader", *, is_valid: bool
     ) -> list[misfit.Found]:
-        found = json_misfits.invalid_text(value)
-        if found is not None or value is None:
-            return [found] if found is not None else []
-        text = value.decode()
+        text = json_misfits.text_in(value)
+        if isinstance(text, misfit.Found):
+            return [text]
         document = json_misfits.parsed(text)
         if not is_valid:
             return [json_misfits.unreadable(document, text)]
