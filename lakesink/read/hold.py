@@ -70,8 +70,15 @@ def set_hold(table: Table, reader_id: str, head: int, snapshots: int) -> str:
         max_snapshot_age_ms=_NO_AGE_MS,
         min_snapshots_to_keep=snapshots,
     )
+
+    def sent() -> CommitTableResponse | None:
+        try:
+            return table.catalog.commit_table(table, requirements, (update,))
+        except CommitFailedException:
+            return None
+
     try:
-        answer = translated("The catalog", table.catalog.properties, lambda: _sent(table, requirements, update))
+        answer = translated("The catalog", table.catalog.properties, sent)
     except CatalogError as error:
         return describe(error)
     if answer is None:
@@ -79,13 +86,3 @@ def set_hold(table: Table, reader_id: str, head: int, snapshots: int) -> str:
     if name not in answer.metadata.refs:  # another query of this reader may have moved it on
         raise CatalogError.of("CATALOG_WITHOUT_TAGS.reader_id", branch=name)
     return ""
-
-
-def _sent(
-    table: Table, requirements: tuple[TableRequirement, ...], update: SetSnapshotRefUpdate
-) -> CommitTableResponse | None:
-    """The answer; None if another commit came first."""
-    try:
-        return table.catalog.commit_table(table, requirements, (update,))
-    except CommitFailedException:
-        return None
