@@ -66,10 +66,6 @@ class Text:
     do: tuple[str, ...]
     data: str
 
-    def holes(self) -> set[str]:
-        """The names of the facts."""
-        return set().union(*map(_holes, (self.says, self.data, *self.do)))
-
     def told(self, facts: Mapping[str, Any]) -> "Text":
         """The text with these facts, without links."""
         return Text(self.says.format_map(facts), tuple(self._ways(facts)), self.data.format_map(facts))
