@@ -33,7 +33,7 @@ from lakesink_catalog.manifests.write import UNASSIGNED_SEQUENCE, write_batch_ma
 from lakesink_catalog.tables.tables import create_table
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.identity import SinkKey, stream_batch
-from lakesink_protocol.ledger import next_entry, next_mark
+from lakesink_protocol.ledger import Mark, next_entry, stated_of
 from testkit.tasks import write
 
 KEY = SinkKey("bench")
@@ -169,7 +169,7 @@ def _snapshot(
         )
     parent_id = parent.get("snapshot-id")
     location = write_list(table, manifests, snapshot_id=snapshot_id, parent_id=parent_id, sequence_number=number + 1)
-    mark = next_mark(KEY, batch, outcome="committed", accepted="", ledger_batch_id=number)
+    mark = Mark(KEY, outcome="committed", accepted="", ledger_batch_id=number, **stated_of(batch))
     change = Change(KEY.branch, parent_id, snapshot_id, says={}, prepared=prepared)
     summary = change.counts(parent.get("summary")) | mark.to_summary()
     found = {

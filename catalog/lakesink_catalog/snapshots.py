@@ -1,14 +1,22 @@
-"""The snapshots of a table by their ids, so that a commit does not read thousands of them to find one."""
+"""The snapshots of a table by their ids or branches: a commit does not read thousands of them to find one."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
 _KNOWN: OrderedDict[int, tuple[Sequence[Snapshot], Mapping[int, Snapshot]]] = OrderedDict()
 """Of each table's newest state, by the UUID's number: threads need keys that C compares. No list is changed."""
 _MOST_TABLES = 64
+
+
+def head_of(table: Table, branch: str) -> int | None:
+    """The newest snapshot of a branch; None if there is none."""
+    ref = table.metadata.refs.get(branch)
+    return ref.snapshot_id if ref is not None and ref.snapshot_ref_type is SnapshotRefType.BRANCH else None
 
 
 def snapshots_by_id(metadata: TableMetadata) -> Mapping[int, Snapshot]:

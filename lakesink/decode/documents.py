@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.json_scalars import Parsed, but, either
-from lakesink.decode.json_values import JsonReader
-from lakesink.decode.libraries import load_duckdb, load_unknown_keys
+from lakesink.decode.json_values import JsonReader, load_duckdb, load_unknown_keys
 from lakesink.decode.misfits import PLACES, Found, Places, UnknownKeys
 from lakesink.decode.news_rows import Find, NewsRows, ReadsDocuments
 from lakesink.decode.rescue import Rescue

@@ -41,8 +41,8 @@ def parsed(text: str) -> Any:
     return json.loads(text, parse_int=Number, parse_float=Number, parse_constant=Number, object_pairs_hook=Object)
 
 
-def invalid_text(value: bytes | None) -> Found | None:
-    """Describes a text that is not a document; None if it is one."""
+def text_in(value: bytes | None) -> str | Found:
+    """The text of an object; of any other value, what it is."""
     if value is None:
         return Found("no value (NULL)", expected=OBJECT)
     try:
@@ -53,15 +53,11 @@ def invalid_text(value: bytes | None) -> Found | None:
         return Found("blank text", text, expected=OBJECT)
     try:
         document = parsed(text)
-    except ValueError:
-        return Found(f"text of {counted(len(text), 'character')} that is not JSON", text, expected=OBJECT)
-    except RecursionError:
-        return Found(
-            f"text of {counted(len(text), 'character')} with too many levels to name one", text, expected=OBJECT
-        )
-    return (
-        None if isinstance(document, Object) else Found(kind_in_words(document), as_written(document), expected=OBJECT)
-    )
+    except (ValueError, RecursionError) as error:
+        why = "with too many levels to name one" if isinstance(error, RecursionError) else "that is not JSON"
+        return Found(f"text of {counted(len(text), 'character')} {why}", text, expected=OBJECT)
+    is_object = isinstance(document, Object)
+    return text if is_object else Found(kind_in_words(document), as_written(document), expected=OBJECT)
 
 
 def unreadable(document: Any, text: str) -> Found:

@@ -51,12 +51,6 @@ def first_members(text: str, names: Sequence[str]) -> list[str | None]:
     return [found.get(name) for name in names]
 
 
-def unique_members(text: str) -> list[tuple[str, str]] | None:
-    """Keys and values of an object; None if it has a duplicate key."""
-    found = members(text)
-    return found if len(dict(found)) == len(found) else None
-
-
 def as_taken(part: str | None, *, as_json: bool) -> str | None:
     """A value as DuckDB gives it, as JSON or as a text; None for null."""
     if not as_json:

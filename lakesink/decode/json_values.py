@@ -17,14 +17,15 @@ import pyarrow.compute as pc
 from lakesink.decode import json_misfits
 from lakesink.decode import misfits as misfit
 from lakesink.decode.json_digits import respelled
-from lakesink.decode.json_raw import as_taken, first_members, items, unique_members
+from lakesink.decode.json_raw import as_taken, first_members, items, members
 from lakesink.decode.json_scalars import Parsed, either, forgiven, holding, parse, texts_of, wants_json, without
-from lakesink.decode.libraries import FindUnknownKeys, load_duckdb, load_unknown_keys
 from lakesink.decode.news_rows import Find, JsonNews
 from lakesink.rows import nested
+from lakesink.rows.libraries import check_library
 from lakesink.rows.plan import BinaryEncoding, NewsPlan
 from lakesink.rows.schema import Field, ListOf, MapOf, Nested, Primitive, Struct, Type, arrow_type
 from lakesink.rows.unfit import all_but
+from lakesink_protocol.errors import WriteError
 
 _BLANKS = " \t\r\n"
 _UNKNOWN = """
@@ -34,7 +35,28 @@ _UNKNOWN = """
     GROUP BY key
 """
 _VALID = "SELECT coalesce(json_valid(value), false) FROM documents"
+FindUnknownKeys = Callable[[pa.Array, Sequence[pa.Array], Struct], pa.BooleanArray | None]
+"""Finds objects with a member for which a struct has no field; see `json_unknown.with_unknown_keys`."""
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {"threads": 1, "enable_external_access": False}
+
+
+def load_duckdb() -> Any:
+    """The module `duckdb`; raises `WriteError` if it is not installed or too old."""
+    try:
+        import duckdb  # an optional dependency, for JSON only
+    except ModuleNotFoundError:
+        raise WriteError.of("DECODER_MISSING", library="duckdb") from None
+    check_library("duckdb", duckdb.__version__)
+    return duckdb
+
+
+def load_unknown_keys() -> FindUnknownKeys:
+    """The function `with_unknown_keys`; raises `WriteError` if numpy, which it needs, is not installed."""
+    try:
+        from lakesink.decode.json_unknown import with_unknown_keys  # an optional dependency, for rescue_column only
+    except ModuleNotFoundError:
+        raise WriteError.of("DECODER_MISSING", library="numpy") from None
+    return with_unknown_keys
 
 
 @dataclass(slots=True)
@@ -93,10 +115,9 @@ class JsonReader:
     def _explained(
         self, value: bytes | None, columns: list[misfit.Column], alone: "JsonReader", *, is_valid: bool
     ) -> list[misfit.Found]:
-        found = json_misfits.invalid_text(value)
-        if found is not None or value is None:
-            return [found] if found is not None else []
-        text = value.decode()
+        text = json_misfits.text_in(value)
+        if isinstance(text, misfit.Found):
+            return [text]
         document = json_misfits.parsed(text)
         if not is_valid:
             return [json_misfits.unreadable(document, text)]
@@ -239,9 +260,9 @@ def _parts(text: str, kind: Nested) -> list[Any]:
         case ListOf(element):
             return [[as_taken(item, as_json=wants_json(element.type)) for item in items(text)]]
         case MapOf(_, value):
-            entries = unique_members(text)
-            as_json = wants_json(value.type)
-            return [None if entries is None else [(key, as_taken(item, as_json=as_json)) for key, item in entries]]
+            entries, as_json = members(text), wants_json(value.type)
+            is_unique = len(dict(entries)) == len(entries)
+            return [[(key, as_taken(item, as_json=as_json)) for key, item in entries] if is_unique else None]
 
 
 def _transformed(structure: list[str] | str) -> str:

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.decode.json_scalars import Parsed
-from lakesink.rows.changed_rows import FILE, OFFSET, PARTITION, TOPIC
-from lakesink.rows.exact_values import exact_values
+from lakesink.rows.changed_rows import FILE, OFFSET, PARTITION, TOPIC, exact_values
 from lakesink.rows.plan import BinaryEncoding
 from lakesink.rows.schema import ListOf, MapOf, Primitive, Struct, Type, sql_type_of
 from lakesink_protocol.quality import MOST_NAMES, first_names

@@ -93,9 +93,12 @@ class JsonNews:
 
     def found(self, documents: pa.Array, parsed: Parsed) -> Iterator[tuple[Sequence[int], News]]:
         """See `Find`."""
-        positions = self._doubtful(documents, parsed)
-        if not len(positions):
-            return
+        rest = but(parsed.rest, parsed.misfits)
+        positions = pa.array([], pa.uint64()) if rest is None else pc.indices_nonzero(rest)
+        if parsed.misfits is not None and self.plan.widens and not self.plan.is_last:
+            wide = widest(self.struct, self.plan)
+            unread, _ = hopeful(documents, parsed.misfits, self.reader.documents, wide)
+            positions = pa.concat_arrays([positions, unread])
         texts = documents.take(positions).cast(pa.binary()).to_pylist()
         for position, text in zip(positions.to_pylist(), texts, strict=True):
             yield [position], self.news_of(text.decode())
@@ -103,13 +106,3 @@ class JsonNews:
     def news_of(self, document: str) -> News:
         """The news of one document."""
         return self.finder.of(document)
-
-    def _doubtful(self, documents: pa.Array, parsed: Parsed) -> pa.Array:
-        """Positions of the documents that may have news."""
-        misfits = parsed.misfits
-        rest = but(parsed.rest, misfits)
-        marked = pa.array([], pa.uint64()) if rest is None else pc.indices_nonzero(rest)
-        if misfits is None or not self.plan.widens or self.plan.is_last:
-            return marked
-        unread, _ = hopeful(documents, misfits, self.reader.documents, widest(self.struct, self.plan))
-        return pa.concat_arrays([marked, unread])

@@ -27,6 +27,7 @@ UNKNOWN, UNFIT, VALUE, EXPECTED = "unknown", "unfit", "value", "expected"
 NO_COLUMN = "no column"
 _PLAIN = re.compile(r'[^.\[\]{}"\\]+')
 _NESTED: Mapping[type, str] = {Struct: "STRUCT", ListOf: "ARRAY", MapOf: "MAP"}
+"""Of a nested type, only its kind is told."""
 
 Reason = tuple[Path, str]
 """A path without positions and keys of a map, and what is wrong there: ``no column``, or ``not INT``."""
@@ -78,22 +79,6 @@ class Rest:
         parts = (_object(UNKNOWN, unknown) if self.unknown else "", _object(UNFIT, unfit) if self.unfit else "")
         return f"{{{','.join(filter(None, parts))}}}"
 
-    def add_unknown(self, path: Path, place: Path, value: str) -> None:
-        """Keep the value of a member without a field."""
-        self.unknown[dotted(path)] = as_written(value)
-        self.reasons.add((place, NO_COLUMN))
-
-    def add_unfit(self, path: Path, place: Path, value: str, kind: Type) -> None:
-        """Keep a value that does not fit its field."""
-        expected = expected_of(kind)
-        self.unfit[dotted(path)] = as_written(value), expected
-        self.reasons.add((place, f"not {expected}"))
-
-
-def expected_of(kind: Type) -> str:
-    """The type in Spark's terms; of a nested one, only its kind."""
-    return sql_type_of(kind) if isinstance(kind, Primitive) else _NESTED[type(kind)]
-
 
 def present_in(values: pa.Array, kind: Type) -> Present:
     """Which values are not NULL, at every level; `values` begins at the start of its buffers."""
@@ -128,14 +113,17 @@ def _add_members(rest: Rest, text: str, struct: Struct, present: Present, at: in
         step = step_of(name)
         below, where = (*path, step), (*place, step)
         if position is None:
-            rest.add_unknown(below, where, value)
+            rest.unknown[dotted(below)] = as_written(value)
+            rest.reasons.add((where, NO_COLUMN))
         else:
             _add_value(rest, value, struct.fields[position].type, parts[position], at, below, where)
 
 
 def _add_value(rest: Rest, value: str, kind: Type, present: Present, at: int, path: Path, place: Path) -> None:
     if not present.valid[at]:
-        rest.add_unfit(path, place, value, kind)
+        expected = sql_type_of(kind) if isinstance(kind, Primitive) else _NESTED[type(kind)]
+        rest.unfit[dotted(path)] = as_written(value), expected
+        rest.reasons.add((place, f"not {expected}"))
         return
     match kind:
         case Struct():

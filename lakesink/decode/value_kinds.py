@@ -89,7 +89,9 @@ def merged(one: Kind, other: Kind) -> Kind:
     if one == WAITS:
         return other
     if isinstance(one, str) and isinstance(other, str):
-        return _wider.get(frozenset((one, other))) or _wider_decimal(one, other)
+        some, others = decimal_of(one), decimal_of(other)
+        decimal = decimal_kind(*max(some, others)) if some and others and some[1] == others[1] else NONE
+        return _wider.get(frozenset((one, other)), decimal)
     if isinstance(one, str) or isinstance(other, str) or one.keys() != other.keys():
         return NONE
     if STRUCT in one:
@@ -118,11 +120,6 @@ def decimal_of(name: Any) -> tuple[int, int] | None:
 def decimal_kind(precision: int, scale: int) -> str:
     """The kind of decimals; `NONE` if Iceberg has no such type."""
     return f"decimal({precision}, {scale})" if 0 <= scale <= precision <= MOST_DIGITS and precision else NONE
-
-
-def _wider_decimal(one: str, other: str) -> str:
-    some, others = decimal_of(one), decimal_of(other)
-    return decimal_kind(*max(some, others)) if some and others and some[1] == others[1] else NONE
 
 
 def arrow_of(kind: Kind) -> pa.DataType | None:

@@ -5,14 +5,14 @@ A conversion is computed once for the columns that arrive, and applied to every 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import reduce
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakesink.keys.change_order import KeyNames
 from lakesink.rows.changed_rows import ChangedRows, RowBatch
-from lakesink.rows.columns import Alignment, NameRule, align
+from lakesink.rows.columns import Alignment, NameRule, align, alignment_of
 from lakesink.rows.letters import Fault, Told, json_lines
 from lakesink.rows.lines import LineEncoder
 from lakesink.rows.nested import nulls_of
@@ -98,25 +98,21 @@ class ChangeConversion:
         if self.are_replayed:
             kinds = pc.if_else(is_delete, changed.operations, operation_scalar(Operation.SNAPSHOT))
             changed = replace(changed, operations=kinds)
-        if self.soft_deletes:
-            return self._stored_all(changed, is_delete)
+        if self.soft_deletes:  # each change has a row to store
+            rows = changed.rows.select(self.stored_columns).append_column(DELETED, is_delete)
+            every = replace(changed, rows=self.whole.apply(rows))
+            kept = pc.if_else(is_delete, operation_scalar(Operation.UPSERT), changed.operations)
+            return FittedChanges(replace(every, operations=kept), None, [] if self.logged is None else [every])
         upserts, deletes = _only(changed, pc.invert(is_delete)), _only(changed, is_delete)
         stored, narrow, logged = None, None, list[ChangedRows]()
         if upserts is not None:
-            stored = upserts.of(self.whole.apply(upserts.rows.select(self.stored_columns)))
+            stored = replace(upserts, rows=self.whole.apply(upserts.rows.select(self.stored_columns)))
             logged.append(stored)
         if deletes is not None:
-            narrow = deletes.of(self.narrow.apply(deletes.rows))
+            narrow = replace(deletes, rows=self.narrow.apply(deletes.rows))
         if deletes is not None and self.logged is not None:
-            logged.append(deletes.of(self.logged.apply(deletes.rows.select(self.stored_columns))))
+            logged.append(replace(deletes, rows=self.logged.apply(deletes.rows.select(self.stored_columns))))
         return FittedChanges(stored, narrow, logged if self.logged is not None else [])
-
-    def _stored_all(self, changed: ChangedRows, is_delete: pa.BooleanArray) -> FittedChanges:
-        """With soft deletes, each change has a row to store."""
-        rows = self.whole.apply(changed.rows.select(self.stored_columns).append_column(DELETED, is_delete))
-        kept = pc.if_else(is_delete, operation_scalar(Operation.UPSERT), changed.operations)
-        stored = ChangedRows(rows, kept, changed.places, changed.offsets)
-        return FittedChanges(stored, None, [] if self.logged is None else [changed.of(rows)])
 
 
 UNKNOWN = "unknown"
@@ -174,18 +170,17 @@ def conversion_of(incoming: pa.Schema, schema: Struct, plan: WritePlan, changes:
     whole = stored.append(pa.field(DELETED, pa.bool_())) if changes.soft_deletes else stored
     by_name = {one.name: one for one in schema.fields}
     narrow = Struct(tuple(by_name[name] for name in columns.names))
-    known = partial(align, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown)
-    stores, logged = known(whole, schema), None
+    stores, logged = alignment_of(whole, schema, plan), None
     if changes.has_changelog:  # what a hard delete lacks is NULL there
         optional = Struct(tuple(replace(one, required=False) for one in schema.fields))
-        logged = stores if changes.soft_deletes else known(stored, optional)
+        logged = stores if changes.soft_deletes else alignment_of(stored, optional, plan)
     return ChangeConversion(
         incoming,
         tuple(stored.names),
         _matching(stored, columns.keys, rule),
         _matching(stored, columns.sequence, rule),
         stores,
-        align(incoming, narrow, case_sensitive=plan.case_sensitive, ignore_unknown=True),
+        align(incoming, narrow, replace(rule, ignore_unknown=True)),
         changes.soft_deletes,
         logged,
         changes.are_replayed,

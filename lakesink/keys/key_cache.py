@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 from lakesink.keys.data_file import DataFile
 from lakesink.keys.footers import Source, footer_of, open_parquet
 from lakesink.keys.key_columns import KeyColumn, KeyColumns
-from lakesink.keys.local_disk import on_local_disk, private_folder
-from lakesink.keys.locate_errors import file_unreadable, reading
+from lakesink.keys.locate_errors import file_unreadable, on_local_disk, private_folder, reading
 from lakesink.parquet.filesystem import many_at_once
 from lakesink.parquet.single_value import decoded_array
+from lakesink.rows.schema import FIELD_ID_KEY
 from lakesink_protocol.redact import describe
 
 DEFAULT_BYTES = 2**30
@@ -129,7 +129,8 @@ def _copy_columns(
 ) -> None:
     """Copy row groups in the table's types and field ids; a missing column has the partition's value, else NULL."""
     places = footer_of(opened.schema_arrow, mapping).columns
-    schema = pa.schema([column.parquet_field for column in columns.all])
+    fields = [pa.field(one.alias, one.arrow, metadata={FIELD_ID_KEY: str(one.field_id)}) for one in columns.all]
+    schema = pa.schema(fields)  # optional, because the sequence of an old row can be NULL
     with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=False) as writer:
         for group in range(opened.metadata.num_row_groups):
             arrays = [_read_column(opened, group, places.get(one.field_id), one, file) for one in columns.all]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakesink.rows.schema import FIELD_ID_KEY, Primitive, parse_schema
+from lakesink.rows.schema import Primitive, parse_schema
 
 _DUCKDB: Mapping[str, str] = {
     "boolean": "BOOLEAN",
@@ -42,11 +42,6 @@ class KeyColumn:
         if self.kind.decimal:
             return "DECIMAL({}, {})".format(*self.kind.decimal)
         return _DUCKDB["binary"] if self.kind.fixed_bytes else _DUCKDB[self.kind.name]
-
-    @property
-    def parquet_field(self) -> pa.Field:
-        """The column in a file of key columns: optional, because the sequence of an old row can be NULL."""
-        return pa.field(self.alias, self.arrow, metadata={FIELD_ID_KEY: str(self.field_id)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,18 @@
-"""The errors of locating. They name columns and files, never the values of a key."""
+"""The errors of locating, and its folders on the local disk. No error names the values of a key."""
 
+import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from lakesink.rows.task_errors import DESCRIBED
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe, redact
 from lakesink_protocol.storage_errors import storage_trouble
+
+_PRIVATE = 0o700
+_OF_WRITING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS})
 
 
 def sequence_of_partitions(column: str, *, are_several: bool) -> WriteError:
@@ -45,3 +51,30 @@ def reading(location: str, refused: Callable[[str, str], WriteError]) -> Iterato
             raise refused(location, why) from error
         where = f"The file is {redact(location)!r}."
         raise WriteError.of(code, what="A file", error=why[:DESCRIBED], where=where) from error
+
+
+def private_folder(folder: str) -> Path:
+    """Make a folder for copies and spilled rows, which only the user of this process may read.
+
+    Raises WriteError if it is there and belongs to another user, or an OSError.
+    """
+    root = Path(folder)
+    root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    if root.stat().st_uid != os.getuid():
+        raise WriteError.of("CACHE_UNSAFE", folder=folder)
+    root.chmod(_PRIVATE)
+    return root
+
+
+@contextmanager
+def on_local_disk(folder: str, *, reads_others: bool = False) -> Iterator[None]:
+    """Convert errors of the operating system inside the block to a `WriteError` about this folder.
+
+    If the block also reads a file of the table, only errors that writing alone can have are about this folder.
+    """
+    try:
+        yield
+    except OSError as error:
+        if reads_others and error.errno not in _OF_WRITING:
+            raise
+        raise WriteError.of("LOCAL_DISK_FAILED", why=describe(error)[:DESCRIBED], folder=folder) from error

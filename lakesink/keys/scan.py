@@ -17,8 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakesink.keys.key_columns import KeyColumns
-from lakesink.keys.local_disk import on_local_disk, private_folder
-from lakesink.keys.locate_errors import file_unreadable
+from lakesink.keys.locate_errors import file_unreadable, on_local_disk, private_folder
 from lakesink.keys.newest import CHANGE
 from lakesink.rows.libraries import check_library
 from lakesink_protocol.errors import WriteError

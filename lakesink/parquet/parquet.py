@@ -35,11 +35,6 @@ class FileFormat:
     dictionaries: tuple[str, ...] | None = None
     order_id: int = 0
 
-    @property
-    def has_uuids(self) -> bool:
-        """True if rows must be cast to the written types, see `lakesink.rows.schema`."""
-        return any(column.leaf.type.name == "uuid" for column in self.columns)
-
 
 Start = Callable[[Any], pq.ParquetWriter]
 
@@ -117,7 +112,8 @@ class OpenFile(OpenParquet):
 
     def write_row_group(self, rows: pa.Table) -> None:
         """Append rows as one row group."""
-        super().write_row_group(rows.cast(self._format.schema) if self._format.has_uuids else rows)
+        has_uuids = any(column.leaf.type.name == "uuid" for column in self._format.columns)
+        super().write_row_group(rows.cast(self._format.schema) if has_uuids else rows)  # see `lakesink.rows.schema`
         for column in self._format.columns:
             if column.is_counted:
                 self._counted[column.leaf.field_id] += count(rows, column)

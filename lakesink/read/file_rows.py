@@ -7,10 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lakesink.keys.footers import footer_of
 from lakesink.parquet.batch_size import rows_at_once
-from lakesink.parquet.filesystem import open_filesystem, scheme_of
+from lakesink.parquet.filesystem import open_input, scheme_of
 from lakesink.parquet.single_value import decoded_array
-from lakesink.read.values import apply, columns_of, converter, has_ids, readable_schema, readable_type
+from lakesink.read.values import apply, columns_of, converter, readable_schema, readable_type
 from lakesink.rows.schema import Field, Primitive, Struct, parse_schema
 from lakesink_protocol.errors import WriteError
 from lakesink_protocol.redact import describe, redact
@@ -79,8 +80,7 @@ def divided(files: Iterable[RowsFile]) -> list[list[RowsFile]]:
 
 def _rows(file: RowsFile, wanted: Struct, part: RowsPart) -> Iterator[pa.RecordBatch]:
     try:
-        filesystem, path_of = open_filesystem(file.path, part.file_io, part.catalog_name)
-        with filesystem.open_input_file(path_of(file.path)) as source:
+        with open_input(file.path, part.file_io, part.catalog_name) as source:
             yield from _of_parquet(source, file, wanted, part.names)
     except FileNotFoundError as error:
         raise WriteError.of("READ_BATCH_GONE.file", origin=file.origin, path=redact(file.path)) from error
@@ -102,7 +102,7 @@ def _of_parquet(source: Any, file: RowsFile, wanted: Struct, names: Mapping[str,
     if parquet.metadata.num_rows != file.rows:
         raise _unreadable(file, f"its footer has {parquet.metadata.num_rows} rows, and its manifest has {file.rows}")
     columns, schema = columns_of(parquet.schema_arrow, wanted, names), readable_schema(wanted)
-    if all(place is None for place, _, _ in columns) and not has_ids(parquet.schema_arrow):
+    if all(place is None for place, _, _ in columns) and not footer_of(parquet.schema_arrow, {}).has_ids:
         raise _unreadable(file, "it has no field ids")
     told = [_told(file, one) for one in wanted.fields]
     for batch in parquet.iter_batches(rows_at_once(parquet, BYTES_AT_ONCE)):

@@ -14,8 +14,9 @@ from lakesink.read.position import Position
 from lakesink_catalog.read.earlier import Versions, past_under
 from lakesink_catalog.read.history import keys_of_ledger
 from lakesink_catalog.read.landed import Landed, newest_batch
-from lakesink_catalog.read.past import Past, PastCommit, head_of
+from lakesink_catalog.read.past import Past, PastCommit
 from lakesink_catalog.read.view import view_table
+from lakesink_catalog.snapshots import head_of
 from lakesink_protocol.errors import CatalogError, SettingsError
 from lakesink_protocol.identity import SinkKey, SinkKind
 from lakesink_protocol.ledger import LedgerEntry, mark_of
@@ -108,8 +109,10 @@ def batches_between(
     _, missing = _lost_replay(table, planned)
     went_back = [number for name, number, _ in start.replays if end.newest_replay(name) < number]
     if missing or went_back:
-        lost = reading_errors.replay_rolled_back(past, missing or went_back[0], was_read=not missing)
-        raise reading_errors.begins_behind_plan(name, start, end) if begins_behind else lost
+        if begins_behind:
+            raise reading_errors.begins_behind_plan(name, start, end)
+        code = "READ_ROLLED_BACK.planned_replay" if missing else "READ_ROLLED_BACK.replay"
+        raise CatalogError.of(code, replay=missing or went_back[0], table=past.table)
     found = steps.unread(past, sink, first.index, start)
     batches = [
         commit
@@ -134,8 +137,13 @@ def newest_position(table: Table, name: str, sink: steps.SinkBatches) -> Positio
 
     Only while batches are written again after a rollback, it is an earlier one.
     """
-    found = _newest_batch(table, name, sink)
-    return _with_all_replays(table, sink, found)
+    position = _newest_batch(table, name, sink)
+    for key in keys_of_ledger(table):  # also of replays that expired
+        if key.kind is SinkKind.TXN and key.branch == sink.branch and sink.have_replays(key.name):
+            newest = newest_batch(table, key)
+            if newest is not None and _own_entry(table, key):
+                position = position.behind_replay(key.name, newest.batch_id, newest.end)
+    return position
 
 
 def _newest_batch(table: Table, name: str, sink: steps.SinkBatches) -> Position:
@@ -171,16 +179,6 @@ def _own_entry(table: Table, key: SinkKey) -> LedgerEntry | None:
     return entry if entry is not None and entry.table_uuid == str(table.metadata.table_uuid) else None
 
 
-def _with_all_replays(table: Table, sink: steps.SinkBatches, position: Position) -> Position:
-    """The position behind all replays that the table has, also those that expired."""
-    for key in keys_of_ledger(table):
-        if key.kind is SinkKind.TXN and key.branch == sink.branch and sink.have_replays(key.name):
-            newest = newest_batch(table, key)
-            if newest is not None and _own_entry(table, key):
-                position = position.behind_replay(key.name, newest.batch_id, newest.end)
-    return position
-
-
 def _lost_replay(table: Table, position: Position) -> tuple[str, int]:
     """Application and number of a replay before the position that the table was rolled back behind; 0 if it has all."""
     for application, number, _ in position.replays:
@@ -197,7 +195,8 @@ def _check_replays(table: Table, past: Past, sink: steps.SinkBatches, position: 
     application, lost = _lost_replay(table, position)
     for replay in filter(sink.have_replay, past.commits):
         is_of_others = lost > 0 and replay.application != application and not steps.is_read_at(replay, position)
-        if is_of_others or steps.is_other_replay(replay, position):
+        known_end = position.replay_end(replay.application, replay.batch_id)
+        if is_of_others or not replay.known_mark.end.startswith(known_end):  # other letters have the number
             raise CatalogError.of(
                 "READ_BATCH_CHANGED.replay",
                 replay=lost if is_of_others else replay.batch_id,

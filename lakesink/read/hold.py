@@ -5,8 +5,7 @@ branch stands at the head as the consumer saw it, and keeps the snapshots back t
 tag would keep one snapshot only. Moving a branch is a commit of its own that no head-bound commit asserts.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
 
 from pyiceberg.exceptions import CommitFailedException
@@ -16,7 +15,7 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, SetSnap
 
 from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_catalog.read.history import keys_of_ledger
-from lakesink_catalog.read.past import PastCommit, retained
+from lakesink_catalog.read.past import retained
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.identity import SinkKey
 from lakesink_protocol.quality import REPLAY
@@ -25,19 +24,6 @@ from lakesink_protocol.redact import describe
 PREFIX = "lakesink-reader-"
 LONGEST_HOLD_MS = 30 * 24 * 3_600_000
 _NO_AGE_MS = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """The snapshots to keep: so many, from this one back."""
-
-    snapshot_id: int
-    snapshots: int
-
-
-def hold_of(unread: Sequence[PastCommit]) -> Hold | None:
-    """What keeps these snapshots, the last of which is the head; None if there are none."""
-    return Hold(unread[-1].snapshot_id, len(unread)) if unread else None
 
 
 def readers(table: Table) -> Iterator[tuple[str, SinkKey, int]]:
@@ -57,10 +43,11 @@ def readers(table: Table) -> Iterator[tuple[str, SinkKey, int]]:
             yield name.removeprefix(PREFIX), keys[0], unread[-1] - 1
 
 
-def set_hold(table: Table, reader_id: str, hold: Hold) -> str:
-    """Move the branch of a reader. Returns why it was not moved; empty if it was.
+def set_hold(table: Table, reader_id: str, head: int, snapshots: int) -> str:
+    """Move the branch of a reader to `head`, to keep so many snapshots from there back.
 
-    A failure changes nothing for the reader: the batches are then kept as long as the table's own branch keeps them.
+    Returns why it was not moved; empty if it was. A failure changes nothing for the reader: the batches are then kept
+    as long as the table's own branch keeps them.
 
     Raises:
         CatalogError: The catalog accepted the branch and left it out, so that nothing would ever be kept.
@@ -69,7 +56,7 @@ def set_hold(table: Table, reader_id: str, hold: Hold) -> str:
     there = table.metadata.refs.get(name)
     if there is not None and there.snapshot_ref_type is not SnapshotRefType.BRANCH:
         return f"{name} is a tag"
-    if there and (there.snapshot_id, there.min_snapshots_to_keep) == (hold.snapshot_id, hold.snapshots):
+    if there and (there.snapshot_id, there.min_snapshots_to_keep) == (head, snapshots):
         return ""
     requirements: tuple[TableRequirement, ...] = (
         AssertTableUUID(uuid=table.metadata.table_uuid),
@@ -78,13 +65,20 @@ def set_hold(table: Table, reader_id: str, hold: Hold) -> str:
     update = SetSnapshotRefUpdate(
         ref_name=name,
         type=SnapshotRefType.BRANCH,
-        snapshot_id=hold.snapshot_id,
+        snapshot_id=head,
         max_ref_age_ms=LONGEST_HOLD_MS,
         max_snapshot_age_ms=_NO_AGE_MS,
-        min_snapshots_to_keep=hold.snapshots,
+        min_snapshots_to_keep=snapshots,
     )
+
+    def sent() -> CommitTableResponse | None:
+        try:
+            return table.catalog.commit_table(table, requirements, (update,))
+        except CommitFailedException:
+            return None
+
     try:
-        answer = translated("The catalog", table.catalog.properties, lambda: _sent(table, requirements, update))
+        answer = translated("The catalog", table.catalog.properties, sent)
     except CatalogError as error:
         return describe(error)
     if answer is None:
@@ -92,13 +86,3 @@ def set_hold(table: Table, reader_id: str, hold: Hold) -> str:
     if name not in answer.metadata.refs:  # another query of this reader may have moved it on
         raise CatalogError.of("CATALOG_WITHOUT_TAGS.reader_id", branch=name)
     return ""
-
-
-def _sent(
-    table: Table, requirements: tuple[TableRequirement, ...], update: SetSnapshotRefUpdate
-) -> CommitTableResponse | None:
-    """The answer; None if another commit came first."""
-    try:
-        return table.catalog.commit_table(table, requirements, (update,))
-    except CommitFailedException:
-        return None

@@ -54,12 +54,6 @@ def batches_rolled_back(past: Past, start: Position, end: Position) -> CatalogEr
     )
 
 
-def replay_rolled_back(past: Past, replay: int, *, was_read: bool) -> CatalogError:
-    """The error for a replay of dead letters that was read, or is planned, and is not in the table."""
-    code = "READ_ROLLED_BACK.replay" if was_read else "READ_ROLLED_BACK.planned_replay"
-    return CatalogError.of(code, replay=replay, table=past.table)
-
-
 def begins_behind_plan(table: str, start: Position, end: Position) -> CatalogError:
     """The error for a first micro-batch that was planned and not completed, and whose beginning has moved since.
 

@@ -72,12 +72,6 @@ def is_read_at(commit: PastCommit, position: Position) -> bool:
     return commit.is_replay and commit.batch_id <= position.newest_replay(commit.application)
 
 
-def is_other_replay(commit: PastCommit, position: Position) -> bool:
-    """True if it has the number of a replay that was read, and other letters, as far as the position tells."""
-    end = position.replay_end(commit.application, commit.batch_id) if commit.is_replay else ""
-    return commit.mark is not None and not commit.mark.end.startswith(end)
-
-
 def is_batch_of(commit: PastCommit, position: Position) -> bool:
     """True if it committed the batch that the position names, of the same input."""
     mark = commit.mark

@@ -98,11 +98,6 @@ def columns_of(
     return columns
 
 
-def has_ids(found: pa.Schema) -> bool:
-    """False if another program wrote the file before it became a table's."""
-    return footer_of(found, {}).has_ids
-
-
 def _by_id(schema: Type, path: tuple[str, ...] = ()) -> Iterator[tuple[int, tuple[str, Type]]]:
     for field in () if isinstance(schema, Primitive) else schema.fields:
         below = (*path, field.name)

@@ -60,9 +60,8 @@ class Alignment:
         return self.apply(batch.rows)
 
 
-def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool, ignore_unknown: bool = False) -> Alignment:
+def align(incoming: pa.Schema, schema: Struct, rule: NameRule) -> Alignment:
     """The conversion from an incoming schema to the table's; the error for an unknown column names the nearest one."""
-    rule = NameRule(case_sensitive, ignore_unknown)
     positions = _match(list(incoming), schema, (), rule=rule)
     required = tuple(at for at, one in zip(positions, schema.fields, strict=True) if one.required and at is not None)
     return Alignment(incoming, _convert_struct(list(incoming), schema, (), rule=rule), required)
@@ -70,7 +69,7 @@ def align(incoming: pa.Schema, schema: Struct, *, case_sensitive: bool, ignore_u
 
 def alignment_of(incoming: pa.Schema, schema: Struct, plan: WritePlan) -> Alignment:
     """The conversion of rows of one schema to the table's columns."""
-    return align(incoming, schema, case_sensitive=plan.case_sensitive, ignore_unknown=plan.ignore_unknown)
+    return align(incoming, schema, NameRule(plan.case_sensitive, plan.ignore_unknown))
 
 
 def missing_columns(incoming: pa.Schema, plan: WritePlan) -> tuple[str, ...]:

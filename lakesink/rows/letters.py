@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from lakesink.rows.exact_values import exact_values
+from lakesink.rows.changed_rows import exact_values
 from lakesink.rows.lines import LineEncoder
 from lakesink.rows.side_rows import APPLICATION, DIGEST_BYTES, SidePlan, digest_sum, side_key
 from lakesink_protocol.identity import SinkKey, digest

@@ -8,7 +8,7 @@ are written again after a crash have the same digest if they are the same. It is
 NULL counts for nothing, so a column that a table got meanwhile changes no digest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -111,14 +111,10 @@ class ChangelogRows:
             OFFSET: changed.offsets,
         }
         columns = dict(zip(changed.rows.schema.names, changed.rows.columns, strict=True)) | said
-        self.digest = digest_sum(self.digest, rows_digest(_batch(columns)))
+        self.digest = digest_sum(self.digest, rows_digest(pa.RecordBatch.from_pydict(columns)))
         self.count += rows
         known = {SINK: pa.repeat(text(self.sink), rows), BATCH: pa.repeat(int64(self.batch_id), rows)}
-        return _batch(columns | known)
-
-
-def _batch(columns: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+        return pa.RecordBatch.from_pydict(columns | known)
 
 
 def changelog_key(owner: SinkKey, query_id: str, table_uuid: str) -> SinkKey:

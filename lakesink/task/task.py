@@ -110,7 +110,7 @@ class ParquetTaskWriter:
             for stage in stages:
                 rows = stage.through(rows)
             passed.take(rows)
-        aside = 0 if letters is None else letters.count
+        aside = 0 if letters is None else letters.made.count
         quality = Quality(Tally({DEAD_LETTERS: aside}))
         head = Receipt(task, 0, (), plan.schema_id, quality, refused=is_refused(), premises=plan.premises)
         for stage in stages:

@@ -204,11 +204,6 @@ class SideOutput:
     joined: int = field(default=0, init=False)
     _alignment: Alignment | None = field(default=None, init=False)
 
-    @property
-    def count(self) -> int:
-        """Rows that were added."""
-        return self.made.count
-
     def add(self, *made_of: Any) -> None:
         """Write rows."""
         rows = self.made.of(*made_of)

@@ -17,8 +17,8 @@ from lakesink.sinks.iceberg.keyed_changes import Locator
 from lakesink.sinks.iceberg.rows_on_head import BatchKeys, FilesOnHead
 from lakesink.sinks.iceberg.transaction import IcebergTransaction
 from lakesink_catalog.commit import request
-from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch
+from lakesink_catalog.commit.table_change import Located
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_protocol.row_changes import Mode
 from lakesink_protocol.two_phase import Payload

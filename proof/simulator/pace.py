@@ -28,8 +28,7 @@ from pyiceberg.table.snapshots import Summary
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from lakesink.decode import json_values
-from lakesink.decode.json_values import JsonReader
-from lakesink.decode.libraries import load_duckdb
+from lakesink.decode.json_values import JsonReader, load_duckdb
 
 MOST_COLUMNS = MOST_PARTS = 4096
 _readers: dict[Any, Any] = {}

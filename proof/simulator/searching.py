@@ -13,7 +13,7 @@ from lakesink.keys.data_file import DataFile
 from lakesink.keys.locate_errors import file_unreadable, reading
 from lakesink.keys.newest import CHANGE
 from lakesink.keys.scan import found_schema
-from lakesink.keys.search import Search
+from lakesink.keys.work import Search
 
 Found = tuple[int, int, int, tuple[object, ...]]
 """File, position, change, and the sequence of the row."""

@@ -24,12 +24,6 @@ def documentation_url() -> str | None:
     return None if url is None else url.rstrip("/")
 
 
-def error_page(code: str) -> str | None:
-    """The place of an error in the documentation."""
-    url = documentation_url()
-    return None if url is None else f"{url}/reference/errors/#{code.lower()}"
-
-
 PREFIX = "LAKESINK_"
 _LINK = re.compile(r" See \[[^\]]+\]\([^)]+\)\.")
 
@@ -71,10 +65,6 @@ class Text:
     says: str
     do: tuple[str, ...]
     data: str
-
-    def holes(self) -> set[str]:
-        """The names of the facts."""
-        return set().union(*map(_holes, (self.says, self.data, *self.do)))
 
     def told(self, facts: Mapping[str, Any]) -> "Text":
         """The text with these facts, without links."""
@@ -141,10 +131,10 @@ def state_of(code: str) -> str:
 
 def where_explained(code: str) -> str:
     """Where to read about this error; empty for a code of somebody else's sink."""
-    if full_code(code) not in explanations():
+    code, url = full_code(code), documentation_url()
+    if code not in explanations():
         return ""
-    page = error_page(full_code(code))
-    return f"lakesink explain {full_code(code)}{'' if page is None else f', or {page}'}"
+    return f"lakesink explain {code}" + ("" if url is None else f", or {url}/reference/errors/#{code.lower()}")
 
 
 def full_code(text: str) -> str:

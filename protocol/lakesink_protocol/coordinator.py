@@ -187,7 +187,11 @@ class BatchRun:
         votes: Votes | None = None
         while votes is None:
             writers = self.writers(pending)
-            votes = self._completed(self._votes(writers), writers, pending)
+            cast = self.write(writers) if writers else NO_VOTES
+            if not isinstance(cast, Votes):
+                raise TypeError(f"the job of a batch returns lakesink.two_phase.Votes, not {type(cast).__name__}")
+            cast.check(writers)
+            votes = self._completed(cast, writers, pending)
         named = list(self._begin(self._opened(votes.participants | self._recorded)))
         for entry in (*named, *pending):
             with self._target(entry.sink.name):
@@ -196,13 +200,6 @@ class BatchRun:
         payloads = {entry.sink.name: entry.prepared.payload for entry in ready}
         _log_of(ready).put(self.batch, payloads)
         return ready
-
-    def _votes(self, writers: Mapping[str, two_phase.TaskWriter]) -> Votes:
-        votes = self.write(writers) if writers else NO_VOTES
-        if not isinstance(votes, Votes):
-            raise TypeError(f"the job of a batch returns lakesink.two_phase.Votes, not {type(votes).__name__}")
-        votes.check(writers)
-        return votes
 
     def _completed(
         self, votes: Votes, writers: Mapping[str, two_phase.TaskWriter], pending: Sequence[_Open]

@@ -290,29 +290,15 @@ class TableView:
         return ancestry(self.snapshots, self.head)
 
 
-def next_mark(
-    key: SinkKey, batch: Batch, *, outcome: str, accepted: str, ledger_batch_id: int, missing_inputs: int = 0
-) -> Mark:
-    """The mark for a commit of `batch`."""
-    return Mark(
-        key=key,
-        outcome=outcome,
-        accepted=accepted,
-        ledger_batch_id=ledger_batch_id,
-        missing_inputs=missing_inputs,
-        **_stated_of(batch),
-    )
-
-
 def next_entry(
     batch: Batch | Mark, *, snapshot_id: int, sequence_number: int, table_uuid: str, keys: tuple[int, ...] = ()
 ) -> LedgerEntry:
     """The ledger entry after a commit of `batch`, or after the commit with this mark."""
     return LedgerEntry(
-        snapshot_id=snapshot_id, sequence_number=sequence_number, table_uuid=table_uuid, keys=keys, **_stated_of(batch)
+        snapshot_id=snapshot_id, sequence_number=sequence_number, table_uuid=table_uuid, keys=keys, **stated_of(batch)
     )
 
 
-def _stated_of(batch: Batch | Mark) -> dict[str, Any]:
+def stated_of(batch: Batch | Mark) -> dict[str, Any]:
     """What a mark and an entry state of a batch."""
     return {name: getattr(batch, name) for name in ("batch_id", "query_id", "fingerprint", "end", "offsets")}

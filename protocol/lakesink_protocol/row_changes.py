@@ -1,7 +1,7 @@
 """The changes of rows in a batch: upserts and deletes by key, and what became of them. Pure.
 
 A *change* of a row has a key. A batch has at most one effective change of each key; the others are superseded. Where a
-change finds the live row of its key is decided on the head of the commit, see `lakesink_catalog.commit.located`.
+change finds the live row of its key is decided on the head of the commit, see `lakesink_catalog.commit.table_change`.
 """
 
 from collections.abc import Iterable, Mapping

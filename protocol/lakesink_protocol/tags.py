@@ -48,14 +48,6 @@ Refs = Mapping[str, TaggedSnapshot | None]
 """Every branch and tag of a table by name, with a tag's snapshot; None for a branch, or if the snapshot is missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class TagPlace:
-    """A tag that can be set; `replaces` is its current snapshot, of the same batch before a rollback, or None."""
-
-    name: str
-    replaces: int | None
-
-
 def is_due(every: TagEvery, situation: Situation, refs: Refs, time_ms: int) -> bool:
     """Whether the batch's snapshot gets a tag; `time_ms` is the time of the new snapshot."""
     match every:
@@ -70,19 +62,20 @@ def is_due(every: TagEvery, situation: Situation, refs: Refs, time_ms: int) -> b
             assert_never(every)
 
 
-def place_of_tag(situation: Situation, refs: Refs) -> TagPlace | None:
+def place_of_tag(situation: Situation, refs: Refs) -> tuple[str, int | None] | None:
     """The name for the batch's tag; None if each possible name belongs to another tag or branch.
 
-    A batch id occurs twice if a stream continues from a new checkpoint; then the name contains the batch's fingerprint.
+    With it the tag's current snapshot, of the same batch before a rollback, or None. A batch id occurs twice if a
+    stream continues from a new checkpoint; then the name contains the batch's fingerprint.
     """
     batch = situation.batch
     name = situation.key.audit_tag(batch.batch_id)
     for candidate in (name, f"{name}-{batch.fingerprint[:8]}"):
         if candidate not in refs:
-            return TagPlace(candidate, None)
+            return candidate, None
         there = refs[candidate]
         if there and _batch_in(there, situation.key) == batch.batch_id and _is_undone(situation.view, there):
-            return TagPlace(candidate, there.snapshot_id)
+            return candidate, there.snapshot_id
     return None
 
 

@@ -28,10 +28,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
 
 from lakesink_catalog.commit.batch_commit import FencedCommit
-from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.request import snapshot_on
+from lakesink_catalog.commit.table_change import Located
 from lakesink_catalog.manifests.avro import container
 from lakesink_catalog.manifests.encode import entry_encoder
 from lakesink_catalog.manifests.entries import DELETES as DELETES_CONTENT

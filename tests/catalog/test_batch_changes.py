@@ -17,11 +17,10 @@ from lakesink_catalog.commit.decision import Decision, check_key, still_usable
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.left_out import LeftOut
-from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.premises import Premises, premises_of
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
-from lakesink_catalog.commit.table_change import TagMove
+from lakesink_catalog.commit.table_change import Located, TagMove
 from lakesink_protocol.change import ColumnType, ContentFile, SchemaChange
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.ledger import LedgerEntry, TableView, mark_of, parse_entry

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyiceberg.table import CommitTableResponse, Table
 
-from lakesink_catalog.commit.located import Located
+from lakesink_catalog.commit.table_change import Located
 from lakesink_protocol.errors import CatalogError, CommitUnresolved
 from lakesink_protocol.ledger import mark_of
 from lakesink_protocol.outcome import AlreadyCommitted, Committed

@@ -19,7 +19,7 @@ from lakesink_catalog.manifests import rewriting
 from lakesink_catalog.manifests.encode import entry_encoder
 from lakesink_catalog.manifests.entries import DELETES
 from lakesink_catalog.manifests.partitions import Kind, promoted
-from lakesink_catalog.manifests.rewriting import FEW_ENTRIES, MOST_ENTRIES, OWN_DELETES, DeleteChange, to_rewrite
+from lakesink_catalog.manifests.rewriting import FEW_ENTRIES, MOST_ENTRIES, OWN_DELETES, FileChange, to_rewrite
 from lakesink_catalog.manifests.write import avro_layout, header_metadata, write_batch_manifests
 from lakesink_protocol.change import Content, ContentFile
 from testkit.builders import Lake, Stream
@@ -88,7 +88,7 @@ def test_more_entries_than_a_manifest_may_have_become_several(tmp_path: Path, mo
     lake = Lake.make(tmp_path)
     one = delete_of(0, column_sizes={})
     added = [replace(one, path=f"d{number}") for number in range(51)]
-    written = DeleteChange([], added, [], SNAPSHOT_ID).write(lake.table(), LISTENERS).written
+    written = FileChange(ManifestContent.DELETES, added, [], SNAPSHOT_ID).write(lake.table(), [], LISTENERS).written
     assert [one.added_files_count for one in written] == [50, 1]
     assert sum(len(raw(one.manifest_path).records) for one in written) == 51
 
@@ -96,7 +96,7 @@ def test_more_entries_than_a_manifest_may_have_become_several(tmp_path: Path, mo
 @pytest.mark.parametrize("seed", range(10))
 def test_an_entry_of_deletes_is_what_another_library_reads(tmp_path: Path, seed: int) -> None:
     lake, file = Lake.make(tmp_path), delete_of(seed)
-    [written] = DeleteChange([], [file], [], SNAPSHOT_ID).write(lake.table(), LISTENERS).written
+    [written] = FileChange(ManifestContent.DELETES, [file], [], SNAPSHOT_ID).write(lake.table(), [], LISTENERS).written
     found = raw(written.manifest_path)
     [entry] = found.records
     stated = entry["data_file"]
@@ -109,8 +109,8 @@ def test_an_entry_of_deletes_is_what_another_library_reads(tmp_path: Path, seed:
 
 def test_a_file_that_deletes_from_several_data_files_names_none(tmp_path: Path) -> None:
     lake = Lake.make(tmp_path)
-    change = DeleteChange([], [delete_of(1, referenced_data_file="")], [], SNAPSHOT_ID)
-    [written] = change.write(lake.table(), LISTENERS).written
+    change = FileChange(ManifestContent.DELETES, [delete_of(1, referenced_data_file="")], [], SNAPSHOT_ID)
+    [written] = change.write(lake.table(), [], LISTENERS).written
     [entry] = raw(written.manifest_path).records
     assert entry["data_file"]["referenced_data_file"] is None
 

@@ -12,7 +12,7 @@ from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestFile
 
 from lakesink_catalog.manifests.copying import ManifestCopy
 from lakesink_catalog.manifests.merging import LayoutsOf, ManifestMerger, MergeMemory, MergePolicy, choose
-from lakesink_catalog.manifests.write import write_batch_manifests
+from lakesink_catalog.manifests.write import codec_of, write_batch_manifests
 from lakesink_protocol.events import Event, ManifestSetAside, ManifestsUnmerged
 from testkit.builders import Lake
 from tests.catalog.test_encoded_entries import any_file
@@ -267,7 +267,7 @@ def test_a_merged_manifest_states_the_files_and_rows_that_it_has_and_their_lowes
     for count in (2, 1):
         written.add(count)
     table = written.lake.table()
-    copied = ManifestCopy.begin(table, written.manifests)
+    copied = ManifestCopy(written.manifests, codec_of(table))
     assert copied.write(table, 7) is None
     assert copied.step(table.io, map, 100)
     merged = copied.write(table, 7)
@@ -288,7 +288,7 @@ def test_manifests_are_read_at_once_as_far_as_a_step_goes(tmp_path: Path) -> Non
         return list(map(function, things))
 
     table = written.lake.table()
-    copied = ManifestCopy.begin(table, written.manifests)
+    copied = ManifestCopy(written.manifests, codec_of(table))
     while not copied.step(table.io, at_once, 3):
         pass
     assert asked == [2, 1, 3]

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from lakesink_catalog.read.earlier import past_under
-from lakesink_catalog.read.past import head_of, retained
+from lakesink_catalog.read.past import retained
+from lakesink_catalog.snapshots import head_of
 from lakesink_tools.audit.scan import pasts_of
 from testkit.builders import TABLE, Lake, Stream
 from testkit.maintenance import expire, expire_like_java

@@ -10,7 +10,7 @@ from pyiceberg.manifest import MANIFEST_LIST_FILE_SCHEMAS, ManifestFile
 from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.manifests.copying import ENTRIES_PER_PART, ManifestCopy
 from lakesink_catalog.manifests.merging import ManifestMerger, MergePolicy
-from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK
+from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, codec_of
 from lakesink_protocol.change import ContentFile
 from lakesink_protocol.outcome import Committed
 from testkit.builders import Chance, Lake, Stream
@@ -89,7 +89,7 @@ def test_entries_of_a_merge_in_parts_have_the_bytes_of_one_at_once(lake: Lake, p
     group = sorted(manifests(lake), key=lambda one: one.sequence_number)
     found = []
     for most in (2, 6):
-        copy = ManifestCopy.begin(lake.table(), group)
+        copy = ManifestCopy(group, codec_of(lake.table()))
         steps = 1
         while not copy.step(lake.table().io, map, most):
             steps += 1
@@ -105,7 +105,7 @@ def test_a_step_of_a_merge_ends_with_a_part_of_a_block(lake: Lake) -> None:
     [file] = receipts(lake)
     files = [replace(file, path=f"{file.path}-{number}") for number in range(2 * ENTRIES_PER_BLOCK + 500)]
     Process(lake, files).commit(2)
-    copy = ManifestCopy.begin(lake.table(), sorted(manifests(lake), key=lambda one: one.sequence_number))
+    copy = ManifestCopy(sorted(manifests(lake), key=lambda one: one.sequence_number), codec_of(lake.table()))
     steps = 1
     while not copy.step(lake.table().io, map, ENTRIES_PER_BLOCK + 1):
         steps += 1

@@ -13,7 +13,7 @@ from pyiceberg.table.update import RemovePropertiesUpdate, RemoveSnapshotRefUpda
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import FixedType, NestedField
 
-from lakesink.read.hold import Hold, set_hold
+from lakesink.read.hold import set_hold
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.tables.tables import create_table, load_table
 from lakesink_tools.checks.doctor.finding import Finding, Part, Standing
@@ -177,7 +177,7 @@ def test_a_reader_that_has_not_moved_its_branch_for_days_warns(catalog: Catalog,
     table = writer.load()
     head = table.current_snapshot()
     assert head is not None
-    assert set_hold(table, "silver", Hold(head.snapshot_id, 3)) == ""
+    assert set_hold(table, "silver", head.snapshot_id, 3) == ""
     later = head.model_copy(update={"snapshot_id": 7, "timestamp_ms": head.timestamp_ms + days * 86_400_000})
     metadata = writer.load().metadata
     metadata = metadata.model_copy(update={"snapshots": [*metadata.snapshots, later], "current_snapshot_id": 7})

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 
 from lakesink.read.follow import commits_after, past_of
-from lakesink.read.hold import hold_of, set_hold
+from lakesink.read.hold import set_hold
 from lakesink_protocol.errors import CatalogError
 from testkit.builders import SCHEMA, TABLE, Chance, Lake, Stream, counted, expected
 from testkit.http_servers import skipped_where_missing
@@ -43,9 +43,8 @@ def hold(lake: Lake, consumer: Consumer) -> None:
     """What the reader does when it plans a micro-batch."""
     assert consumer.position is not None
     table = lake.table()
-    found = hold_of(commits_after(past_of(table, TABLE, EVENTS, consumer.position), EVENTS, consumer.position))
-    assert found is not None
-    assert set_hold(table, "silver", found) == ""
+    unread = commits_after(past_of(table, TABLE, EVENTS, consumer.position), EVENTS, consumer.position)
+    assert set_hold(table, "silver", unread[-1].snapshot_id, len(unread)) == ""
 
 
 def stream_into(lake: Lake, **options: Any) -> Stream:

@@ -8,7 +8,7 @@ import pytest
 from lakesink.read.begin import followed
 from lakesink.read.follow import newest_shown, unread_batches
 from lakesink.read.position import Position
-from lakesink_catalog.read.past import head_of
+from lakesink_catalog.snapshots import head_of
 from lakesink_protocol.errors import CatalogError
 from lakesink_tools.operate.outbox.position import Outbox, check_standing
 from testkit.builders import TABLE, Lake, Stream

@@ -28,8 +28,8 @@ from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 from lakesink.keys.key_columns import KeyColumns, key_columns
 from lakesink.sinks.iceberg.keyed_changes import Locator
 from lakesink.sinks.iceberg.rows_on_head import LocateSettings
-from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
+from lakesink_catalog.commit.table_change import Located
 from lakesink_protocol.change import Content, ContentFile
 from lakesink_protocol.row_changes import Mode
 from lakesink_protocol.row_changes import Operation as Change

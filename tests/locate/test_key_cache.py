@@ -22,7 +22,7 @@ from lakesink.keys.footers import Source
 from lakesink.keys.key_cache import KeyCache
 from lakesink.keys.newest import CHANGE
 from lakesink.keys.scan import ScanLimits, find_rows
-from lakesink.keys.search import Search
+from lakesink.keys.work import Search
 from lakesink_protocol.errors import WriteError
 from tests.locate.builders import columns_of, opened, write_rows
 

@@ -20,10 +20,10 @@ from lakesink.settings.option_types import Deletes, LocateIn, OnAbsent, OnLate
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.keyed_changes import ChangesByKey, Locator, check_sequence
 from lakesink.sinks.iceberg.rows_on_head import WORKERS_FROM_BYTES, FilesOnHead, LocateMemory, LocateSettings
-from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.premises import Premises
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
+from lakesink_catalog.commit.table_change import Located
 from lakesink_catalog.manifests.live import LiveFile, LiveFiles
 from lakesink_protocol.change import Content
 from lakesink_protocol.errors import WriteError

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakesink.keys.footers import open_parquet
-from lakesink.keys.local_disk import on_local_disk, private_folder
-from lakesink.keys.locate_errors import file_unreadable, reading
+from lakesink.keys.locate_errors import file_unreadable, on_local_disk, private_folder, reading
 from lakesink_protocol.errors import WriteError
 
 

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
@@ -17,6 +18,11 @@ SOURCES = [
 NOT_FACTS = {"data", "details"}
 NAME = re.compile(r"[A-Z]+(_[A-Z0-9]+)*(\.[a-z0-9_]+)?|\.[a-z0-9_]+")
 """Of a text; without its code where that is a variable."""
+
+
+def facts_of(text: Text) -> set[str]:
+    """The names in braces."""
+    return {name for part in (text.says, text.data, *text.do) for _, name, _, _ in Formatter().parse(part) if name}
 
 
 def sites() -> Iterator[tuple[str, ast.Call]]:
@@ -48,7 +54,7 @@ def test_a_place_gives_the_facts_that_its_text_names_and_no_others() -> None:
         given = {keyword.arg for keyword in call.keywords}
         for name in names_in(call):
             text = text_of(name)
-            needed = text.holes() if "data" not in given else Text(text.says, text.do, "").holes()
+            needed = facts_of(text if "data" not in given else Text(text.says, text.do, ""))
             if given - NOT_FACTS != needed:
                 wrong.append((place, name, given - NOT_FACTS, needed))
     assert wrong == []
@@ -73,7 +79,7 @@ def test_a_fact_of_several_ways_is_each_of_them_and_a_way_without_its_fact_is_le
     told = text.told({"table": "a.b", "ways": ("One.", "Two."), "other": "c", "command": None})
     assert told == Text("a.b is {new}.", ("One.", "Two.", "Use 'c'."), "In a.b.")
     assert text.shown().says == "<table> is {new}."
-    assert text.holes() == {"table", "ways", "other", "command"}
+    assert facts_of(text) == {"table", "ways", "other", "command"}
 
 
 def test_an_error_has_the_words_of_its_situation() -> None:

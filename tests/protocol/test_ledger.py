@@ -17,8 +17,8 @@ from lakesink_protocol.ledger import (
     Mark,
     mark_of,
     next_entry,
-    next_mark,
     parse_entry,
+    stated_of,
 )
 from tests.protocol.views import FOREIGN, KEY, UUID, batch, chain, view
 
@@ -165,12 +165,12 @@ def test_a_mark_comes_back_from_the_summary(mark: Mark) -> None:
 
 def test_offsets_too_long_for_a_mark_leave_their_digest() -> None:
     long = stream_batch(5, "q", start=[0], end=["x" * 5000])
-    mark = mark_of(next_mark(KEY, long, outcome="committed", accepted="", ledger_batch_id=5).to_summary())
+    mark = mark_of(Mark(KEY, outcome="committed", accepted="", ledger_batch_id=5, **stated_of(long)).to_summary())
     assert mark is not None
     assert (mark.offsets, mark.end) == ("", long.end)
 
 
-SUMMARY = next_mark(KEY, batch(5), outcome="committed", accepted="", ledger_batch_id=5).to_summary()
+SUMMARY = Mark(KEY, outcome="committed", accepted="", ledger_batch_id=5, **stated_of(batch(5))).to_summary()
 FORGED: dict[str, Any] = {
     "no summary": None,
     "empty": {},

@@ -14,7 +14,7 @@ from lakesink.settings.settings import Settings
 from lakesink_protocol.errors import SettingsError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.situation import Situation
-from lakesink_protocol.tags import EveryBatches, EveryPeriod, Refs, TaggedSnapshot, TagPlace, is_due, place_of_tag
+from lakesink_protocol.tags import EveryBatches, EveryPeriod, Refs, TaggedSnapshot, is_due, place_of_tag
 from tests.protocol.views import KEY, UUID, batch, mark, view
 
 DAY_MS = 24 * 3_600_000
@@ -109,10 +109,10 @@ def test_snapshots_without_sequence_numbers_prove_no_tag_undone() -> None:
 def test_the_tag_of_a_batch_is_undone_if_the_branch_shows_nothing_more() -> None:
     tagged = of_batch(6, NOON_MS)
     empty = Situation(replace(view([tagged]), head=None), KEY, batch(6), UUID)  # type: ignore[list-item] # a snapshot like those
-    assert place_of_tag(empty, {KEY.audit_tag(6): tagged}) == TagPlace(KEY.audit_tag(6), tagged.snapshot_id)
+    assert place_of_tag(empty, {KEY.audit_tag(6): tagged}) == (KEY.audit_tag(6), tagged.snapshot_id)
     shown = Situation(view([tagged]), KEY, batch(6), UUID)  # type: ignore[list-item] # a snapshot like those
     other = f"{KEY.audit_tag(6)}-{batch(6).fingerprint[:8]}"
-    assert place_of_tag(shown, {KEY.audit_tag(6): tagged}) == TagPlace(other, None)
+    assert place_of_tag(shown, {KEY.audit_tag(6): tagged}) == (other, None)
 
 
 @given(st.lists(st.tuples(KEYS, st.integers(0, 2**63 - 1)), min_size=2, max_size=6, unique=True))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakesink_protocol.identity import Batch, SinkKey, stream_batch
-from lakesink_protocol.ledger import LedgerEntry, Mark, TableView, next_entry, next_mark
+from lakesink_protocol.ledger import LedgerEntry, Mark, TableView, next_entry, stated_of
 
 UUID = "11111111-1111-1111-1111-111111111111"
 OTHER_UUID = "22222222-2222-2222-2222-222222222222"
@@ -29,7 +29,7 @@ def batch(batch_id: int, query: str = "q1", *, start: Any = "follows", end: Any 
 
 def mark(of: Batch, key: SinkKey = KEY, *, ledger: int | None = None) -> Mark:
     moved = of.batch_id if ledger is None else ledger
-    return next_mark(key, of, outcome="committed", accepted="", ledger_batch_id=moved)
+    return Mark(key, outcome="committed", accepted="", ledger_batch_id=moved, **stated_of(of))
 
 
 @dataclass(frozen=True, slots=True)

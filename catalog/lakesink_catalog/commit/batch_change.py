@@ -3,14 +3,13 @@
 from dataclasses import dataclass, field, replace
 
 from lakesink_catalog.commit.decision import Decision
-from lakesink_catalog.commit.located import Located
 from lakesink_catalog.commit.prepared import PreparedBatch
-from lakesink_catalog.commit.table_change import Change, TagMove
+from lakesink_catalog.commit.table_change import Change, Located, TagMove
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.merging import MergePolicy
 from lakesink_catalog.read.view import view_refs
 from lakesink_protocol.events import Listener, TagTaken
-from lakesink_protocol.ledger import LedgerEntry, Mark, next_entry, next_mark
+from lakesink_protocol.ledger import LedgerEntry, Mark, next_entry, stated_of
 from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.retry import RetryPolicy
 from lakesink_protocol.row_changes import CHANGELOG_TABLE, MODE
@@ -95,13 +94,13 @@ def _entry(decision: Decision, verdict: Commit, prepared: PreparedBatch) -> Ledg
 
 def _mark(decision: Decision, verdict: Commit, prepared: PreparedBatch, entry: LedgerEntry) -> Mark:
     outcome = "accepted" if verdict.accepted else "recovered" if prepared.recovered else "committed"
-    return next_mark(
+    return Mark(
         decision.situation.key,
-        decision.situation.batch,
         outcome=outcome,
         accepted=verdict.accepted,
         ledger_batch_id=entry.batch_id,
         missing_inputs=prepared.without_inputs,
+        **stated_of(decision.situation.batch),
     )
 
 
@@ -116,4 +115,4 @@ def _audit_tag(
     if place is None:
         emit(TagTaken(situation.key.audit_tag(situation.batch.batch_id)))
         return ()
-    return (TagMove(place.name, place.replaces, prepared.snapshot_id, options.tag_max_age_ms),)
+    return (TagMove(*place, prepared.snapshot_id, options.tag_max_age_ms),)

@@ -22,13 +22,13 @@ from lakesink_catalog.commit.decision import Decision, check_has_head, still_usa
 from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.commit.evolution import evolve
 from lakesink_catalog.commit.left_out import LeftOut, shows_refs
-from lakesink_catalog.commit.located import Locate, Located
 from lakesink_catalog.commit.old_metadata import delete_old_metadata
 from lakesink_catalog.commit.outcomes import Repeated, committed, is_final, unresolved
 from lakesink_catalog.commit.premises import premises_of
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.commit.request import Request, build_request, snapshot_time_ms
+from lakesink_catalog.commit.table_change import Locate, Located
 from lakesink_catalog.connect.catalog_failures import http_status, translate_storage_errors
 from lakesink_catalog.connect.turns import TakesTurns
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory

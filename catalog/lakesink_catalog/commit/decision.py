@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRefType
 
 from lakesink_catalog.commit.evolution import ChangeImpossible, brings_columns_of, evolve
 from lakesink_catalog.commit.premises import is_compatible
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
 from lakesink_catalog.connect.first_snapshot import protects_first_snapshots
+from lakesink_catalog.snapshots import head_of
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.ledger import LedgerEntry
 from lakesink_protocol.redact import shown
@@ -46,21 +46,16 @@ def still_usable(decision: Decision, prepared: PreparedBatch) -> bool:
         return False
     if prepared.snapshot_id in decision.situation.view.snapshots:
         return False
-    premises = prepared.premises
-    if prepared.schema_change is None:
-        present = decision.table.schema()
-        holds = premises.hold_in(metadata) and _key_holds(prepared.changes, present)
-        return holds and is_compatible(premises.schema, present)
+    premises, change = prepared.premises, prepared.schema_change
     try:
-        evolved = evolve(decision.table, prepared.schema_change).table
+        evolved = evolve(decision.table, change).table
     except ChangeImpossible:
         return False
-    return (
-        _key_holds(prepared.changes, evolved.schema())
-        and premises.specs_hold_in(metadata)
-        and is_compatible(premises.schema, evolved.schema())
-        and brings_columns_of(premises.schema, decision.table, evolved)
-    )
+    if not _key_holds(prepared.changes, evolved.schema()) or not is_compatible(premises.schema, evolved.schema()):
+        return False
+    if change is None:
+        return premises.hold_in(metadata)
+    return premises.specs_hold_in(metadata) and brings_columns_of(premises.schema, decision.table, evolved)
 
 
 def check_key(table: Table, entry: LedgerEntry | None, key_ids: Sequence[int]) -> None:
@@ -76,16 +71,10 @@ def check_key(table: Table, entry: LedgerEntry | None, key_ids: Sequence[int]) -
         raise _key_changed("the sink's earlier batches had the key", table.schema(), entry.keys)
 
 
-def has_head(table: Table, branch: str) -> bool:
-    """True if the branch has a snapshot."""
-    head = table.metadata.refs.get(branch)
-    return head is not None and head.snapshot_ref_type is SnapshotRefType.BRANCH
-
-
 def check_has_head(table: Table, branch: str) -> None:
     """Refuse a branch without a snapshot, if the catalog would not protect its first one."""
     *namespace, _ = table.name()
-    if has_head(table, branch) or protects_first_snapshots(table.catalog, tuple(namespace)):
+    if head_of(table, branch) is not None or protects_first_snapshots(table.catalog, tuple(namespace)):
         return
     name, catalog = ".".join(table.name()), table.catalog.name
     what = f"The branch {branch} of {name}" if table.metadata.snapshots else name

@@ -50,9 +50,7 @@ class Effects:
     monotonic_ms: Callable[[], int] = field(default=lambda: time.monotonic_ns() // 1_000_000)
     sleep_ms: Callable[[float], None] = field(default=lambda wait: time.sleep(wait / 1000))
     jitter: Callable[[], float] = field(default=lambda: secrets.randbelow(1000) / 1000)
-    new_snapshot_id: Callable[[], int] = field(
-        default=lambda: SNAPSHOT_IDS.start + secrets.randbelow(len(SNAPSHOT_IDS))
-    )
+    new_snapshot_id: Callable[[], int] = lambda: SNAPSHOT_IDS.start + secrets.randbelow(len(SNAPSHOT_IDS))
     beside: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = field(default=beside)
     at_once: AtOnce = field(default=at_once)
     storage_time_ms: Callable[[FileIO, str], int | None] = field(default=modified_ms)

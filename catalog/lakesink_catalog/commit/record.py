@@ -36,7 +36,13 @@ class PreparedRecords(ABC):
 
     def find(self, batch: Batch) -> dict[str, dict[str, Any]] | None:
         """Payloads by participant in the record of exactly this batch, if the record is complete and young enough."""
-        body = self._body(self._path(batch.batch_id, batch.fingerprint))
+        path = self._path(batch.batch_id, batch.fingerprint)
+        data = self._read(path)
+        if data is None:
+            return None
+        body = parse_record(data)
+        if body is None:
+            self.emit(events.PreparedDropped("torn", path=redact(path)))
         if body is None or body.get("batch") != self._identity(batch):
             return None
         created_ms, participants = body.get("created_ms"), body.get("participants")
@@ -108,15 +114,6 @@ class PreparedRecords(ABC):
 
     def _path(self, batch_id: int, fingerprint: str) -> str:
         return f"{self.folder}/{batch_id}-{fingerprint}.json"
-
-    def _body(self, path: str) -> dict[str, Any] | None:
-        data = self._read(path)
-        if data is None:
-            return None
-        body = parse_record(data)
-        if body is None:
-            self.emit(events.PreparedDropped("torn", path=redact(path)))
-        return body
 
 
 def parse_record(data: bytes) -> dict[str, Any] | None:

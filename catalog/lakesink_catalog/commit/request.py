@@ -17,7 +17,7 @@ from lakesink_catalog.connect.catalog_failures import translated
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.lists import manifests_under, write_list
-from lakesink_catalog.manifests.rewriting import DeleteChange, FileChange
+from lakesink_catalog.manifests.rewriting import FileChange
 from lakesink_catalog.snapshots import snapshots_by_id
 from lakesink_protocol.change import SCHEMA_CHANGE
 from lakesink_protocol.events import ClockBehind, Listener
@@ -64,15 +64,13 @@ def build_request(
     evolved = evolve(table, change.schema_change)
     parent = snapshots_by_id(table.metadata).get(change.head) if change.head is not None else None
     under = manifests_under(table.io, parent)
-    touched = {file.manifest_path for file in change.ended}
     data = FileChange(ManifestContent.DATA, change.added, change.ended, change.snapshot_id).write(
-        table, [one for one in under if one.manifest_path in touched], emit, at_once
+        table, under, emit, at_once
     )
     if len(data.removed) != len(change.ended):
         raise CommitFailedException("a file that stayed would show its rows twice")
-    rest = [one for one in under if one.manifest_path not in data.gone]
-    deletes = DeleteChange(rest, change.deletes, change.replaced, change.snapshot_id).write(
-        evolved.table, emit, at_once
+    deletes = FileChange(ManifestContent.DELETES, change.deletes, change.replaced, change.snapshot_id).write(
+        evolved.table, data.kept, emit, at_once
     )
     own = [] if change.prepared is None else [one.to_manifest_file() for one in change.prepared.manifests]
     carried = merge(table, deletes.kept, change.head)

@@ -1,14 +1,21 @@
-"""What one commit does to one table, and the counts that the summary of its snapshot gets by Iceberg's names. Pure."""
+"""What one commit does to one table, and the counts that the summary of its snapshot gets by Iceberg's names. Pure.
 
-from collections.abc import Iterable, Mapping
+The rows of a batch never depend on the table's content; its deletes do. So these are valid for one head only, and a
+commit on another head locates the rows again.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
+
+from pyiceberg.table import Table
 
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_protocol.change import ContentFile, SchemaChange
 from lakesink_protocol.ledger import LARGEST_NUMBER, stated
+from lakesink_protocol.row_changes import ChangeCounts
 
 _TOTALS = {
     "total-data-files": ("added-data-files", "deleted-data-files"),
@@ -19,6 +26,28 @@ _TOTALS = {
     "total-equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
 }
 """What each total grows and shrinks by. A change has no equality deletes: their total stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """The deletes of a batch on one head: what its changes mean there.
+
+    Attributes:
+        head: The snapshot that they are valid for; None for an empty branch.
+        deletes: New files of position deletes, one for each data file that loses rows.
+        replaced: Older delete files whose positions the new ones contain; their entries become DELETED.
+        masked: Rows of the batch itself that the new delete files remove: late or superseded ones.
+    """
+
+    head: int | None
+    deletes: tuple[ContentFile, ...] = ()
+    replaced: tuple[LiveFile, ...] = ()
+    counts: ChangeCounts = field(default_factory=ChangeCounts)
+    masked: int = 0
+
+
+Locate = Callable[[Table, int | None], Located]
+"""Locates the changes of one batch on a head of the loaded table. It may be called again for another head."""
 
 
 @dataclass(frozen=True, slots=True)

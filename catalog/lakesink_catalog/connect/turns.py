@@ -111,12 +111,7 @@ def lock_key(connection: Connection, key: int) -> _GiveBack:
     """Take an advisory lock until the end of a transaction; PostgreSQL serves in the order of arrival."""
     with _disconnected_by_errors(connection):
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({key})")
-    return partial(_end_transaction, connection)
-
-
-def _end_transaction(connection: Connection) -> None:
-    with _disconnected_by_errors(connection):
-        connection.close()
+    return _disconnected_by_errors(connection)(connection.close)
 
 
 @contextmanager

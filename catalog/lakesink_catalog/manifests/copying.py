@@ -22,7 +22,7 @@ from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.entries import EXISTING, Inherited, NewEntry, carry_over, partition_kinds
 from lakesink_catalog.manifests.lists import entries_of
 from lakesink_catalog.manifests.partitions import summaries
-from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, as_listed, codec_of, new_metadata_file
+from lakesink_catalog.manifests.write import ENTRIES_PER_BLOCK, as_listed, new_metadata_file
 
 Part = Sequence[NewEntry | None]
 AtOnce = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
@@ -46,7 +46,7 @@ class ManifestMalformed(Malformed):
 class ManifestCopy:
     """A copy of a group of manifests of one layout, the oldest first. After an error it is of no further use."""
 
-    group: tuple[ManifestFile, ...]
+    group: Sequence[ManifestFile]
     codec: str
     _unread: deque[ManifestFile] = field(init=False)
     _parts: Iterator[tuple[Header, Part]] = field(default_factory=lambda: iter(()))
@@ -58,11 +58,6 @@ class ManifestCopy:
     _rows: int = 0
     _partitions: set[tuple[bytes | None, ...]] = field(default_factory=set)
     _sequence_numbers: set[int] = field(default_factory=set)
-
-    @classmethod
-    def begin(cls, table: Table, group: Sequence[ManifestFile]) -> "ManifestCopy":
-        """A copy with nothing copied yet, in the table's codec of now."""
-        return cls(tuple(group), codec_of(table))
 
     def __post_init__(self) -> None:
         self._unread = deque(self.group)

@@ -156,14 +156,11 @@ def _encoded(manifest: ManifestFile, snapshot_id: int, sequence_number: int, par
     numbers = manifest.sequence_number, manifest.min_sequence_number
     if UNASSIGNED_SEQUENCE in numbers and manifest.added_snapshot_id != snapshot_id:
         raise ValueError(f"a manifest of snapshot {manifest.added_snapshot_id} has no sequence number")
-    counts = (
-        manifest.added_files_count,
-        manifest.existing_files_count,
-        manifest.deleted_files_count,
-        manifest.added_rows_count,
-        manifest.existing_rows_count,
-        manifest.deleted_rows_count,
-    )
+    counts = [
+        getattr(manifest, f"{status}_{what}_count")
+        for what in ("files", "rows")
+        for status in ("added", "existing", "deleted")
+    ]
     if None in counts or manifest.added_snapshot_id is None:
         path, of_list = redact(manifest.manifest_path), "unknown" if parent is None else redact(parent.manifest_list)
         raise CatalogError.of("MANIFEST_UNREADABLE.without_counts", path=path, of_list=of_list)  # a list of version 1

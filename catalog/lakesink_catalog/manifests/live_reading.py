@@ -36,18 +36,14 @@ class LiveMemory:
     """The decoded manifests of the newest snapshot, kept by a sink from batch to batch, up to a limit of files."""
 
     most_files: int = MOST_REMEMBERED
-    _known: dict[Key, LiveEntries] = field(default_factory=dict, init=False)
-
-    def recall(self, key: Key) -> LiveEntries | None:
-        """The files of a manifest, if it is remembered."""
-        return self._known.get(key)
+    known: dict[Key, LiveEntries] = field(default_factory=dict, init=False)
 
     def keep(self, decoded: Mapping[Key, LiveEntries]) -> None:
         """Remember these manifests and no others; if they are too many, those at the end of the list: the oldest."""
-        left, self._known = self.most_files, {}
+        left, self.known = self.most_files, {}
         for key, found in reversed(list(decoded.items())):
             if len(found.files) <= left:
-                self._known[key] = found
+                self.known[key] = found
                 left -= len(found.files)
 
 
@@ -82,9 +78,9 @@ def live_files(
     for one in listed:
         origin = one.manifest_length, one.sequence_number, one.added_snapshot_id
         manifests[one.manifest_path, *origin, wanted, of_specs.get(one.partition_spec_id)] = one
-    new = [manifest for key, manifest in manifests.items() if memory.recall(key) is None]
+    new = [manifest for key, manifest in manifests.items() if key not in memory.known]
     found = iter(at_once(partial(_read, table.io, wanted, of_specs), new) if new else ())
-    decoded = {key: memory.recall(key) or next(found) for key in manifests}
+    decoded = {key: memory.known.get(key) or next(found) for key in manifests}
     memory.keep(decoded)
     found_files = _live_files(decoded.values())
     if found_files.equality and not equality:

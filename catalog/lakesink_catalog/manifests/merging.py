@@ -22,6 +22,7 @@ from lakesink_catalog.manifests.avro_values import Malformed
 from lakesink_catalog.manifests.copying import AtOnce, ManifestCopy, ManifestMalformed
 from lakesink_catalog.manifests.entries import layout_digest
 from lakesink_catalog.manifests.lists import entries_of
+from lakesink_catalog.manifests.write import codec_of
 from lakesink_protocol.events import Listener, ManifestSetAside, ManifestsUnmerged
 
 HEADER_BYTES = 256 * 1024
@@ -137,7 +138,7 @@ class ManifestMerger:
         group = choose(mergeable, self.policy, partial(self._layouts_of, table.io))
         if first and sum(map(entries_of, group)) > self.policy.entries_per_commit:
             group = choose(mergeable, self.policy, partial(self._layouts_of, table.io), times=2)
-        return ManifestCopy.begin(table, group) if group else None
+        return ManifestCopy(group, codec_of(table)) if group else None
 
     def _layouts_of(self, io: FileIO, manifests: Sequence[ManifestFile]) -> list[str | None]:
         paths = [manifest.manifest_path for manifest in manifests]

@@ -53,10 +53,10 @@ _spec_id = attrgetter("spec_id")
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """Manifests that a snapshot writes, the paths of those that they replace, and the files whose entries ended."""
+    """Manifests that a snapshot adds, all others of its parent, and the files whose entries ended."""
 
     written: tuple[ManifestFile, ...]
-    gone: frozenset[str]
+    kept: tuple[ManifestFile, ...]
     removed: tuple[LiveFile, ...]
 
 
@@ -81,7 +81,12 @@ class _Group:
 class FileChange:
     """What a snapshot changes in the files of one content.
 
+    Small delete manifests that lakesink wrote are merged in the same step, so that readers of the table open few of
+    them. Each merges only with as many other entries, so that without a replacement an entry is rewritten only now and
+    then. The older files of a manifest that cannot be read exactly stay: new delete files contain their positions.
+
     Attributes:
+        added: New files; each delete file has the spec and the partition of the data file that it names.
         removed: Files whose entries end, as they are live in the parent.
     """
 
@@ -93,8 +98,14 @@ class FileChange:
     def write(
         self, table: Table, manifests: Sequence[ManifestFile], emit: Listener, at_once: AtOnce = map
     ) -> Rewritten:
-        """Write these manifests again, with the added files. They are right only in a snapshot on that parent."""
-        opened = at_once(partial(self._open, table.io, emit), manifests) if manifests else ()
+        """Write the manifests, of all those of the parent. They are right only in a snapshot on that parent."""
+        touched = {file.manifest_path for file in self.removed}
+        chosen = (
+            to_rewrite(manifests, touched, Counter(file.spec_id for file in self.added))
+            if self.content is ManifestContent.DELETES
+            else [one for one in manifests if one.manifest_path in touched]
+        )
+        opened = at_once(partial(self._open, table.io, emit), chosen) if chosen else ()
         groups = [group for group in self._groups(table, opened) if group.changes]
         written = [
             self._write_one(table, group, group.entries[start : start + MOST_ENTRIES])
@@ -105,7 +116,7 @@ class FileChange:
         ended = {entry.path for group in groups for entry in group.entries if entry.status == manifest_entries.DELETED}
         removed = tuple(file for file in self.removed if file.manifest_path in gone)
         assert {file.path for file in removed} == ended, "found in the parent"
-        return Rewritten(tuple(written), gone, removed)
+        return Rewritten(tuple(written), tuple(one for one in manifests if one.manifest_path not in gone), removed)
 
     def _open(self, io: FileIO, emit: Listener, manifest: ManifestFile) -> _Group | None:
         """A manifest of the parent with its new entries; None if it must stay as it is."""
@@ -166,50 +177,6 @@ class FileChange:
             content=self.content,
             min_sequence_number=min((number for number in known if number is not None), default=UNASSIGNED_SEQUENCE),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteManifests:
-    """The delete manifests of a new snapshot.
-
-    Attributes:
-        written: Those that the snapshot adds.
-        kept: All other manifests of its parent, those of data files too.
-        removed: The replaced files whose entries ended.
-    """
-
-    written: tuple[ManifestFile, ...]
-    kept: Sequence[ManifestFile]
-    removed: tuple[LiveFile, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteChange:
-    """What a snapshot changes in the files of position deletes: new ones, and an end to those that they replace.
-
-    Small delete manifests that lakesink wrote are merged in the same step, so that readers of the table open few of
-    them. Each merges only with as many other entries, so that without a replacement an entry is rewritten only now and
-    then. The older files of a manifest that cannot be read exactly stay: the new files contain their positions.
-
-    Attributes:
-        manifests: All manifests of its parent.
-        added: New files; each has the spec and the partition of the data file that it names.
-        replaced: Older files whose positions the new ones contain, as they are live in the parent.
-    """
-
-    manifests: Sequence[ManifestFile]
-    added: Sequence[ContentFile]
-    replaced: Sequence[LiveFile]
-    snapshot_id: int
-
-    def write(self, table: Table, emit: Listener, at_once: AtOnce = map) -> DeleteManifests:
-        """Write the manifests. They are right only in a snapshot on that parent."""
-        touched = {file.manifest_path for file in self.replaced}
-        chosen = to_rewrite(self.manifests, touched, Counter(file.spec_id for file in self.added))
-        change = FileChange(ManifestContent.DELETES, self.added, self.replaced, self.snapshot_id)
-        done = change.write(table, chosen, emit, at_once)
-        kept = tuple(one for one in self.manifests if one.manifest_path not in done.gone)
-        return DeleteManifests(done.written, kept, done.removed)
 
 
 def to_rewrite(

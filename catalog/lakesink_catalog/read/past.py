@@ -12,10 +12,9 @@ from functools import cache, cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from pyiceberg.table import Table
-from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Snapshot
 
-from lakesink_catalog.snapshots import snapshots_by_id
+from lakesink_catalog.snapshots import head_of, snapshots_by_id
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.iceberg_spark_sink import epoch_of
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey
@@ -255,12 +254,6 @@ def retained(table: Table) -> Retained:
         is_in = None if mark is None else in_branch(mark, snapshot)
         commits.append(commit_of(snapshot, summary, mark, snapshot.parent_snapshot_id, in_branch=is_in))
     return Retained(table, commits, frozenset(forgotten - {""}))
-
-
-def head_of(table: Table, branch: str) -> int | None:
-    """The newest snapshot of a branch; None if there is none."""
-    ref = table.metadata.refs.get(branch)
-    return ref.snapshot_id if ref is not None and ref.snapshot_ref_type is SnapshotRefType.BRANCH else None
 
 
 def check_branch(table: Table, branch: str) -> None:

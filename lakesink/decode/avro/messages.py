@@ -89,10 +89,9 @@ class MessageReader:
         ValueReader(schema).read(schema.root, None, cursor)
         if not (cursor.active.all() and (cursor.at == cursor.end).all()):
             return [Found(f"bytes that end too early or too late for schema {number}", expected=MESSAGE)]
-        kinds = [f"{kind_at(schema, column.path)} of schema {number}" for column in columns]
         misfits = dict.fromkeys(
-            with_option(column.found(kind), column.type, self.encoding)
-            for column, kind in zip(columns, kinds, strict=True)
+            with_option(one.found(f"{kind_at(schema, one.path)} of schema {number}"), one.type, self.encoding)
+            for one in columns
         )
         if not misfits and self.forgives:
             return [REST_NOT_KEPT]

@@ -15,6 +15,7 @@ import numpy as np
 
 from lakesink.decode.avro import schema as avro
 from lakesink.decode.decimals import all_digits
+from lakesink_catalog.manifests.avro_values import read_long
 
 _PARTS: Mapping[str, int] = {"millis": 1_000, "micros": 1_000_000, "nanos": 1_000_000_000}
 """Parts of a second by the last word of a logical type."""
@@ -123,15 +124,8 @@ class _Value:
         return self.data[start : self.at]
 
     def _long(self) -> int:
-        byte = self.data[self.at]
-        self.at += 1
-        number, shift = byte & 0x7F, 7
-        while byte & 0x80:
-            byte = self.data[self.at]
-            self.at += 1
-            number |= (byte & 0x7F) << shift
-            shift += 7
-        return (number >> 1) ^ -(number & 1)
+        number, self.at = read_long(self.data, self.at)
+        return number
 
 
 def _whole(number: int, logical: str | None) -> str:

@@ -179,7 +179,7 @@ class DebeziumDecoder(TaskDecoder):
             for one in self.schema.fields
             if one.name in KAFKA_COLUMNS or one.name in after
         }
-        values = pa.RecordBatch.from_arrays(list(rows.values()), names=list(rows))
+        values = pa.RecordBatch.from_pydict(rows)
         return RowBatch(values, batch, at, operations, places, offsets)
 
 

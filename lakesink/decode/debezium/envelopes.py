@@ -151,14 +151,11 @@ def together(parts: Sequence[tuple[pa.Array, Events]]) -> Events:
         same = zip(*rows, strict=True)
         return tuple(Parsed(joined(one.values for one in some), joined(one.misfits for one in some)) for some in same)
 
+    masks = ("operations", "empty", "unreadable", "has_before", "rest")
     return Events(
-        operations=joined(one.operations for one in events),
-        empty=joined(one.empty for one in events),
-        unreadable=joined(one.unreadable for one in events),
-        has_before=joined(one.has_before for one in events),
         after=columns(one.after for one in events),
         before=columns(one.before for one in events),
-        rest=joined(one.rest for one in events),
+        **{name: joined(getattr(one, name) for one in events) for name in masks},
     )
 
 

@@ -26,9 +26,9 @@ from lakesink.decode.json_misfits import (
     Number,
     Object,
     as_written,
-    invalid_text,
     kind_in_words,
     parsed,
+    text_in,
 )
 from lakesink.decode.json_raw import as_taken, first_members, members
 from lakesink.decode.json_scalars import Parsed, converted, either, forgiven, texts_of, wants_json, without
@@ -255,11 +255,11 @@ def _as_written(parts: Sequence[_Part]) -> Callable[[str], list[str | None]]:
 
 def explained(value: bytes | None, row: str, wrong: Sequence[Field], reader: JsonReader) -> list[Found]:
     """Descriptions for a document of which a row is wrong in some columns."""
-    invalid = invalid_text(value)
-    if invalid is not None or value is None:
-        return [] if invalid is None else [invalid]
-    wrapped = opened([value.decode()], [0])
-    text, types = (wrapped[0].texts[0].as_py(), wrapped[0].types) if wrapped else (value.decode(), None)
+    whole = text_in(value)
+    if isinstance(whole, Found):
+        return [whole]
+    wrapped = opened([whole], [0])
+    text, types = (wrapped[0].texts[0].as_py(), wrapped[0].types) if wrapped else (whole, None)
     event = parsed(text)
     found = _in_row(text, row, event.get(row), wrong, types, reader) if isinstance(event, Object) and wrong else []
     return list(dict.fromkeys(found)) or [UNKNOWN_MISFIT]

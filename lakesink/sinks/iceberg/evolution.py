@@ -65,7 +65,7 @@ def _named_change(table: Table, columns: pa.Schema, settings: Settings) -> Schem
     present = {one.name: one for one in parse_schema(evolve(table, change).table.schema().model_dump_json()).fields}
     for one in columns:
         try:
-            align(pa.schema([one]), Struct((present[one.name],)), case_sensitive=True)
+            align(pa.schema([one]), Struct((present[one.name],)), NameRule(case_sensitive=True))
         except WriteError:
             kinds = shown(sql_type(one.type)), shown(sql_type_of(present[one.name].type))
             raise schema_mismatch(

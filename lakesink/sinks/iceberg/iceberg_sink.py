@@ -27,9 +27,9 @@ from lakesink.sinks.iceberg.transaction import BatchWarnings, IcebergTransaction
 from lakesink.sinks.unused_accept import UnusedAcceptWarning
 from lakesink_catalog.commit.decision import check_has_head, check_key
 from lakesink_catalog.commit.effects import Effects
-from lakesink_catalog.commit.located import Locate
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.recovered import parse_prepared
+from lakesink_catalog.commit.table_change import Locate
 from lakesink_catalog.read.view import newest_summary
 from lakesink_protocol import events
 from lakesink_protocol.errors import Reason, WriteError

@@ -30,9 +30,9 @@ from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg import rows_on_head
 from lakesink.sinks.iceberg.checked_receipts import CombinedReceipts
 from lakesink_catalog.commit.evolution import evolve
-from lakesink_catalog.commit.located import Locate, Located
 from lakesink_catalog.commit.prepared import PreparedBatch
 from lakesink_catalog.commit.prepared_changes import PreparedChanges
+from lakesink_catalog.commit.table_change import Locate, Located
 from lakesink_catalog.manifests.copying import AtOnce
 from lakesink_catalog.manifests.live import LiveFile
 from lakesink_catalog.manifests.live_entries import Origin, live_entries

@@ -21,8 +21,7 @@ from lakesink.keys.live_rows import applicable, merged, not_deleted, positions_b
 from lakesink.keys.newest import CHANGE, Newest, newest_of_each_key, places_of
 from lakesink.keys.prune import key_partitions, key_ranges
 from lakesink.keys.scan import FILE
-from lakesink.keys.search import Search
-from lakesink.keys.work import RemoteSearch, RunInExecutors, from_bytes, groups_of
+from lakesink.keys.work import RemoteSearch, RunInExecutors, Search, from_bytes, groups_of
 from lakesink.parquet.deletes import DeletedRows
 from lakesink.parquet.filesystem import shareable_properties
 from lakesink.settings.table_settings import partition_fields

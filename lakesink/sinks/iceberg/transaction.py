@@ -10,7 +10,7 @@ from lakesink.sinks.iceberg.batch_plan import BatchWrite
 from lakesink.task.task import ParquetTaskWriter
 from lakesink_catalog.commit.batch_commit import FencedCommit
 from lakesink_catalog.commit.decision import Decision
-from lakesink_catalog.commit.located import Locate
+from lakesink_catalog.commit.table_change import Locate
 from lakesink_protocol import events
 from lakesink_protocol.events import Listener
 from lakesink_protocol.identity import Batch

@@ -7,7 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from lakesink.sinks.staged.part_receipt import Part, check_batch, parts_from_json
 from lakesink_protocol.identity import Batch, SinkKey
-from lakesink_protocol.ledger import LedgerEntry, TableView, next_entry, next_mark
+from lakesink_protocol.ledger import LedgerEntry, Mark, TableView, next_entry, stated_of
 from lakesink_protocol.receipt_json import ReceiptInvalid, plain_text
 from lakesink_protocol.refusals.accept import Accept
 from lakesink_protocol.situation import Situation
@@ -66,12 +66,12 @@ class StagedCommit:
     @property
     def summary(self) -> dict[str, str]:
         """The batch mark, as in a snapshot's summary."""
-        mark = next_mark(
+        mark = Mark(
             SinkKey(self.sink_id),
-            self.batch,
             outcome=self.outcome,
             accepted=self.accepted,
             ledger_batch_id=self.shown_batch_id,
+            **stated_of(self.batch),
         )
         return mark.to_summary()
 

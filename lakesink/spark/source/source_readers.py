@@ -23,7 +23,7 @@ from lakesink.read.batch_files import BatchFiles, files_of
 from lakesink.read.begin import AtBatch, AtTime, Begin, Beginning, beginning, followed
 from lakesink.read.file_rows import RowsFile, RowsPart, divided
 from lakesink.read.follow import batches_between, commits_after, newest_position, unread_batches
-from lakesink.read.hold import hold_of, set_hold
+from lakesink.read.hold import set_hold
 from lakesink.read.position import Position, parse_offset
 from lakesink.read.reading_errors import schema_changed
 from lakesink.read.steps import Follows, SinkBatches, Unread, behind, is_read_at, up_to
@@ -249,8 +249,8 @@ class BatchesReader(datasource.DataSourceStreamReader):
         if not self.settings.reader_id or now < self._holds_until:
             return
         self._holds_until = now + SECONDS_BETWEEN_HOLDS
-        hold = hold_of(commits_after(past, self.loaded.sink, start))
-        why = set_hold(table, self.settings.reader_id, hold) if hold else ""
+        unread = commits_after(past, self.loaded.sink, start)
+        why = set_hold(table, self.settings.reader_id, unread[-1].snapshot_id, len(unread)) if unread else ""
         if why:
             self.progress.emit(events.HoldNotMoved(self.settings.table, self.settings.reader_id, why))
 

@@ -53,15 +53,12 @@ def _with_offers(ways: list[str], reason: Reason, situation: Situation, overrule
         return ways
     offered = _with_missing_inputs(Accept.parse(overruled), situation) if overruled else _offered(reason, situation)
     if offered:
-        return [
-            *ways,
-            *(f'Overrule this refusal once, for this batch only: accept="{w}" {does}.' for w, does in offered),
-        ]
-    if situation.later_landed is None:
-        return [*ways[:-1], f"{ways[-1]} No accept is possible."]
+        once = "Overrule this refusal once, for this batch only: accept="
+        return [*ways, *(f'{once}"{word}" {does}.' for word, does in offered)]
     what = "versions" if situation.key.kind is SinkKind.TXN else "batches of this query"
-    why = f"{what} up to {situation.later_landed} are already committed"
-    return [*ways[:-1], f"{ways[-1]} No accept is possible: {why}."]
+    newest = situation.later_landed
+    why = "" if newest is None else f": {what} up to {newest} are already committed"
+    return [*ways[:-1], f"{ways[-1]} No accept is possible{why}."]
 
 
 def _offered(reason: Reason, situation: Situation) -> list[tuple[Accept, str]]:

@@ -11,8 +11,9 @@ from pyiceberg.table.refs import SnapshotRefType
 from lakesink_catalog.commit.clock import CLOCK_TOLERANCE_MS
 from lakesink_catalog.read.history import SinkState, sinks
 from lakesink_catalog.read.landed import newest_batch
-from lakesink_catalog.read.past import FIRST_SEQUENCE, Past, PastCommit, Retained, head_of, retained
+from lakesink_catalog.read.past import FIRST_SEQUENCE, Past, PastCommit, Retained, retained
 from lakesink_catalog.read.view import view_table
+from lakesink_catalog.snapshots import head_of
 from lakesink_catalog.tables.tables import find_table
 from lakesink_catalog.words import counted
 from lakesink_protocol.errors import Reason, SettingsError

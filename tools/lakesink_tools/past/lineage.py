@@ -26,8 +26,9 @@ from lakesink.rows.side_rows import APPLICATION, application_of
 from lakesink.task.changelog import changelog_key
 from lakesink_catalog.read.earlier import past_under
 from lakesink_catalog.read.history import keys_of_ledger
-from lakesink_catalog.read.past import PastCommit, head_of
+from lakesink_catalog.read.past import PastCommit
 from lakesink_catalog.read.view import view_table
+from lakesink_catalog.snapshots import head_of
 from lakesink_protocol.errors import CatalogError, LakesinkError
 from lakesink_protocol.identity import MAIN_BRANCH, SinkKey, SinkKind
 from lakesink_protocol.ledger import Mark, mark_of

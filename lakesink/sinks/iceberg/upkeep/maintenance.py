@@ -33,7 +33,8 @@ from lakesink_catalog.manifests.lists import manifests_under
 from lakesink_catalog.manifests.live import LiveFiles
 from lakesink_catalog.manifests.live_reading import LiveMemory, live_files
 from lakesink_catalog.manifests.merging import ManifestMerger, MergeMemory
-from lakesink_catalog.read.past import check_branch, head_of
+from lakesink_catalog.read.past import check_branch
+from lakesink_catalog.snapshots import head_of
 from lakesink_protocol import events
 from lakesink_protocol.errors import CatalogError
 from lakesink_protocol.fence import Unseen

@@ -2,10 +2,10 @@
 
 from pyiceberg.table import Table
 
-from lakesink_catalog.commit.decision import has_head
 from lakesink_catalog.connect.catalog import connect
 from lakesink_catalog.connect.catalog_failures import catalog_error
 from lakesink_catalog.connect.first_snapshot import refused_by_service
+from lakesink_catalog.snapshots import head_of
 from lakesink_catalog.tables.tables import load_table
 from lakesink_catalog.words import as_arguments
 from lakesink_protocol.errors import CommitUnresolved
@@ -18,7 +18,7 @@ def first_snapshot(table: str, catalog: str | None, *, yes: bool) -> Report:
     """Exit code 2: the catalog did not take the commit; the table is unchanged, or the commit may still arrive."""
     connected = connect(catalog, create=False)
     found = load_table(connected, table)
-    had_one = has_head(found, MAIN_BRANCH)
+    had_one = head_of(found, MAIN_BRANCH) is not None
     if not had_one:
         confirmed(f"Does nothing else write to {table}, and is no request of another writer under way?", yes=yes)
         _append_nothing(found, table)
