@@ -155,5 +155,6 @@ def test_the_command_that_doctor_prints_leaves_no_deletes_to_readers(lake: Lake)
 
 
 def health(lake: Lake) -> Mapping[str, Any]:
-    [found] = [one for one in lake.asked("doctor", TABLE, "--no-spark")["checks"] if one["check"] == "health"]
-    return found
+    found: list[Mapping[str, Any]] = lake.asked("doctor", TABLE, "--no-spark")["checks"]
+    [health] = [one for one in found if one["check"] == "health"]
+    return health
