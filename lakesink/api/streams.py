@@ -3,17 +3,16 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
-from pyiceberg.catalog import Catalog
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import BinaryType
 
+from lakesink.api.sink_maker import SinkMaker
 from lakesink.api.with_expectations import check_condition, marked
 from lakesink.decode.documents import INCOMING, VALUE
 from lakesink.observe.terminal import watched
@@ -26,7 +25,7 @@ from lakesink.settings.relations import Entry
 from lakesink.settings.settings import Settings
 from lakesink.sinks.iceberg.batch_plan import expected_of, stored_columns
 from lakesink.sinks.iceberg.change_plan import check_left_out
-from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit, IcebergSink
+from lakesink.sinks.iceberg.iceberg_sink import BeforeCommit
 from lakesink.sinks.iceberg.preflight import check_letters, check_start, open_existing
 from lakesink.spark import query_plan
 from lakesink.spark.foreach_batch import stream_writer
@@ -35,11 +34,10 @@ from lakesink.spark.report import Reporter, measured, traced
 from lakesink.spark.rows.arrow_limits import ArrowBatchLimits
 from lakesink.spark.rows.batch_rows import FrameRows
 from lakesink.spark.rows.frame_schema import is_case_sensitive, stored_schema
-from lakesink.spark.rows.job import Executors, RowsJob
+from lakesink.spark.rows.job import RowsJob
 from lakesink.spark.rows.transport import encode_for_transport
 from lakesink.spark.source.connect import is_of_connect
 from lakesink.spark.spark_errors import is_interruption
-from lakesink_catalog.commit.effects import Effects
 from lakesink_catalog.connect.catalog import CatalogConfig, FoundCatalog
 from lakesink_protocol.coordinator import run_batch
 from lakesink_protocol.errors import QueryError, SettingsError
@@ -160,25 +158,6 @@ def upsert(df: DataFrame, table: str, *, txn: tuple[str, int], **options: Unpack
         CommitUnresolved: It is unknown whether the changes were committed. Call again with the same version.
     """
     return _write_version(df, table, txn, Entry.UPSERT, {"mode": Mode.UPSERT, **options})
-
-
-@dataclass(frozen=True, slots=True)
-class SinkMaker:
-    """Makes the sink of one query, or of one batch; opens nothing."""
-
-    table: str
-    key: SinkKey
-    open_catalog: Callable[[], Catalog]
-    settings: Settings
-    rows: DataFrame
-    emit: Listeners
-
-    def __call__(self, session: SparkSession) -> IcebergSink:
-        """The sink for batches of this session, which may be a clone of the one of the rows."""
-        sensitive = is_case_sensitive(session)
-        columns = stored_columns(stored_schema(self.rows.schema), self.settings, case_sensitive=sensitive)
-        given = self.table, self.key, self.open_catalog, self.settings, columns, sensitive
-        return IcebergSink(*given, Effects(emit=self.emit), run_in_executors=Executors(self.rows.sparkSession))
 
 
 def _write_version(
