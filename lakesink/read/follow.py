@@ -99,20 +99,16 @@ def batches_between(
         if isinstance(place, steps.Lost):
             raise reading_errors.position_lost(past, sink, position, place.why, was_read=position is start)
     if not isinstance(first, steps.Found) or not isinstance(last, steps.Found) or last.index < first.index:
-        raise (
-            reading_errors.begins_behind_plan(name, start, end)
-            if begins_behind
-            else reading_errors.batches_rolled_back(past, start, end)
-        )
+        lost = reading_errors.batches_rolled_back(past, start, end)
+        raise reading_errors.begins_behind_plan(name, start, end) if begins_behind else lost
     _check_replays(table, past, sink, start)
     planned = replace(end, replays=tuple(one for one in end.replays if one not in start.replays))
     _, missing = _lost_replay(table, planned)
     went_back = [number for name, number, _ in start.replays if end.newest_replay(name) < number]
     if missing or went_back:
-        if begins_behind:
-            raise reading_errors.begins_behind_plan(name, start, end)
         code = "READ_ROLLED_BACK.planned_replay" if missing else "READ_ROLLED_BACK.replay"
-        raise CatalogError.of(code, replay=missing or went_back[0], table=past.table)
+        lost = CatalogError.of(code, replay=missing or went_back[0], table=past.table)
+        raise reading_errors.begins_behind_plan(name, start, end) if begins_behind else lost
     found = steps.unread(past, sink, first.index, start)
     batches = [
         commit
