@@ -27,7 +27,7 @@ UNKNOWN, UNFIT, VALUE, EXPECTED = "unknown", "unfit", "value", "expected"
 NO_COLUMN = "no column"
 _PLAIN = re.compile(r'[^.\[\]{}"\\]+')
 _NESTED: Mapping[type, str] = {Struct: "STRUCT", ListOf: "ARRAY", MapOf: "MAP"}
-"""Of a nested type, only its kind is told."""
+"""The words for nested types, without their fields."""
 
 Reason = tuple[Path, str]
 """A path without positions and keys of a map, and what is wrong there: ``no column``, or ``not INT``."""

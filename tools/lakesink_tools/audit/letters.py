@@ -112,7 +112,7 @@ class SidesOfSink:
         code: Code,
         is_taken: Callable[[str, int], bool] = lambda *_: True,
     ) -> Iterator[Finding | Note]:
-        """Check that the side table has the `rows` that each batch states. Batches that nobody takes are left out."""
+        """Check that the side table has the `rows` that each batch states. One that is not taken has a note only."""
         name, keeps = shown(".".join(side.name()), 60), _KEEPS[code]
         writes = cache(lambda query_id: key_of(self.key, query_id, str(self.table.metadata.table_uuid)).name)
         batches = {(one.known_mark.query_id, one.batch_id) for one in self.batches}
