@@ -14,6 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from lakesink_catalog.commit.request import build_request
+from lakesink_catalog.commit.table_change import Change
 from lakesink_catalog.listeners import LISTENERS
 from lakesink_catalog.manifests import rewriting
 from lakesink_catalog.manifests.encode import entry_encoder
@@ -105,6 +107,14 @@ def test_an_entry_of_deletes_is_what_another_library_reads(tmp_path: Path, seed:
     assert {pair["key"]: pair["value"] for pair in stated["lower_bounds"]} == file.lower_bounds
     assert (stated["equality_ids"], stated["sort_order_id"]) == (None, None)
     assert found.metadata["content"] == "deletes"
+
+
+def test_a_change_that_only_adds_data_files_has_them_in_its_snapshot(tmp_path: Path) -> None:
+    file = any_file(random.Random(0), ())
+    request = build_request(Lake.make(tmp_path).table(), Change("main", None, SNAPSHOT_ID, {}, added=(file,)), 1)
+    [manifest_file] = raw(request.manifest_list).records
+    [entry] = raw(manifest_file["manifest_path"]).records
+    assert (entry["data_file"]["file_path"], manifest_file["added_rows_count"]) == (file.path, file.record_count)
 
 
 def test_a_file_that_deletes_from_several_data_files_names_none(tmp_path: Path) -> None:
