@@ -361,7 +361,7 @@ class _Attempts:
 
     def _found(self, decision: Decision, number: int) -> Outcome:
         """The outcome. If an answer lacked the parent of this snapshot, the table shows what the catalog leaves out."""
-        # tags are judged only after an answer: without one, somebody else may have removed a tag that is missing
+        # without an answer, a missing tag proves nothing: somebody else may have removed it
         ours = decision.situation.view.snapshots.get(self.prepared.snapshot_id)
         self.fence.left_out.parents |= self._parent_missed and self._lacks_parent(ours)
         if self._parent_missed and self._request is not None:
